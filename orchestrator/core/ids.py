@@ -1,0 +1,15 @@
+"""Run ids: UUIDs of version 7, so that ids sort by time of submission and lists page by id alone."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+
+
+def new_run_id(now_ms: int | None = None) -> uuid.UUID:
+    """A fresh UUIDv7. ``now_ms`` (Unix milliseconds) is for tests."""
+    ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    rand = int.from_bytes(os.urandom(10), "big")
+    value = (ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (rand >> 68 & 0xFFF) << 64 | 0b10 << 62 | rand & (1 << 62) - 1
+    return uuid.UUID(int=value)

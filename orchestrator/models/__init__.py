@@ -1,0 +1,29 @@
+"""Columns, constraints and indexes of everything that is recorded. No behaviour."""
+
+from orchestrator.models.definition import Definition
+from orchestrator.models.history import Attempt, AuditRecord, DeadLetter
+from orchestrator.models.limits import ApiToken, Lock, Pause, Schedule, Topic
+from orchestrator.models.plumbing import Beat, Lease, Outbox, Rollup, RollupDelta
+from orchestrator.models.run import Run
+from orchestrator.models.step import Compensation, FanOut, Step
+
+__all__ = [
+    "ApiToken",
+    "Attempt",
+    "AuditRecord",
+    "Beat",
+    "Compensation",
+    "DeadLetter",
+    "Definition",
+    "FanOut",
+    "Lease",
+    "Lock",
+    "Outbox",
+    "Pause",
+    "Rollup",
+    "RollupDelta",
+    "Run",
+    "Schedule",
+    "Step",
+    "Topic",
+]

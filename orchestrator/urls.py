@@ -1,0 +1,9 @@
+"""URL table: the dashboard at the root, Django's admin beside it."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("dashboard.urls")),
+]
