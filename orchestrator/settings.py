@@ -18,6 +18,8 @@ try:
     _urls = private_urls(LOCAL_DIR)
     DATABASES = {"default": database_settings(env.str("DATABASE_URL", "") or _urls.database)}
     REDIS_URL = env.str("REDIS_URL", "") or _urls.redis
+    DATABASE_IS_PRIVATE = not env.str("DATABASE_URL", "")
+    REDIS_IS_PRIVATE = not env.str("REDIS_URL", "")
     SECRET_KEY = env.str("SECRET_KEY", "") or _urls.secret_key
     ORCHESTRATOR = load_engine_settings(env)
 except ConfigError as error:
