@@ -11,8 +11,8 @@ from orchestrator.core.states import Cause, DeadLetterState
 class Attempt(models.Model):
     """One try that did not succeed. A success is on the step row itself."""
 
-    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="attempts")
-    step_row = models.ForeignKey("orchestrator.Step", on_delete=models.CASCADE, related_name="attempts")
+    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="attempts", db_index=False)
+    step_row = models.ForeignKey("orchestrator.Step", on_delete=models.CASCADE, related_name="attempts", db_index=False)
     attempt = models.IntegerField()
     cause = models.TextField(choices=[(c, c) for c in Cause])
     error = models.JSONField(null=True, help_text="{type, message, traceback}")
@@ -36,7 +36,7 @@ class Attempt(models.Model):
 class DeadLetter(models.Model):
     """A permanent failure of one step, shard or compensation: one per row, reopened with a count."""
 
-    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="dead_letters")
+    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="dead_letters", db_index=False)
     step_row = models.OneToOneField("orchestrator.Step", on_delete=models.CASCADE, related_name="dead_letter")
     workflow = models.TextField()
     version = models.PositiveIntegerField()
@@ -69,7 +69,7 @@ class DeadLetter(models.Model):
 class AuditRecord(models.Model):
     """A change of a run's state, or something a person did or was refused: who, why, before and after."""
 
-    run = models.ForeignKey("orchestrator.Run", null=True, on_delete=models.CASCADE, related_name="audit")
+    run = models.ForeignKey("orchestrator.Run", null=True, on_delete=models.CASCADE, related_name="audit", db_index=False)
     subject = models.TextField(db_default="", help_text="What it concerns when it is not a run: a topic, a definition.")
     action = models.TextField(help_text="state, cancel, retry, publish, …")
     actor = models.TextField(db_default="engine")

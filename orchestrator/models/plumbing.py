@@ -10,6 +10,7 @@ class Outbox(models.Model):
     """A ticket to be published to RQ. Written in the transaction that made the step ready; deleted when relayed."""
 
     run_id = models.UUIDField()
+    definition_id = models.BigIntegerField()
     step = models.TextField()
     queue = models.TextField()
     tickets = models.IntegerField(db_default=1, help_text="How many workers the step can use at once.")

@@ -19,7 +19,9 @@ class Run(models.Model):
     """
 
     id = models.UUIDField(primary_key=True)
-    definition = models.ForeignKey("orchestrator.Definition", on_delete=models.PROTECT, related_name="runs")
+    definition = models.ForeignKey(
+        "orchestrator.Definition", on_delete=models.PROTECT, related_name="runs", db_index=False
+    )
     workflow = models.TextField()
     version = models.PositiveIntegerField()
     subject_id = models.TextField()
@@ -30,7 +32,7 @@ class Run(models.Model):
     stop = models.TextField(
         null=True, choices=[(s, s) for s in StopReason], help_text="Set: nothing new starts in this run."
     )
-    force = models.BooleanField(db_default=False, help_text="Cancelled by force: running handlers are killed.")
+    force_at = models.DateTimeField(null=True, help_text="Attempts that began before are killed without grace.")
     current_step = models.TextField(db_default="", help_text="The step that became ready last.")
     pending = models.IntegerField(db_default=0)
     node_states = models.TextField(db_default="")
@@ -43,9 +45,16 @@ class Run(models.Model):
     lock_name = models.TextField(null=True, help_text="A lock named at submission, for every step of the run.")
     on_lock_conflict = models.TextField(null=True)
     parent_step = models.ForeignKey(
-        "orchestrator.Step", null=True, on_delete=models.PROTECT, related_name="children", db_constraint=False
+        "orchestrator.Step",
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="children",
+        db_constraint=False,
+        db_index=False,
     )
-    parent_run = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="child_runs")
+    parent_run = models.ForeignKey(
+        "self", null=True, on_delete=models.PROTECT, related_name="child_runs", db_index=False
+    )
     deadline_seconds = models.FloatField()
     on_deadline = models.TextField(db_default="fail")
     submitted_by = models.TextField(db_default="")
@@ -87,7 +96,8 @@ class Run(models.Model):
             models.Index(fields=["subject_id", "-id"], name="workflow_runs_subject"),
             models.Index(fields=["parent_run"], name="workflow_runs_parent", condition=Q(parent_run__isnull=False)),
             models.Index(fields=["deadline_at"], name="workflow_runs_deadline", condition=Q(state=RunState.RUNNING)),
-            models.Index(fields=["updated_at"], name="workflow_runs_live", condition=~Q(state__in=TERMINAL)),
+            models.Index(fields=["definition"], name="workflow_runs_pinned", condition=~Q(state__in=TERMINAL)),
+            models.Index(fields=["parent_step"], name="workflow_runs_child", condition=Q(parent_step__isnull=False)),
             models.Index(fields=["-finished_at"], name="workflow_runs_finished", condition=Q(state__in=TERMINAL)),
             models.Index(
                 fields=["available_at"],

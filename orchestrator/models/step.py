@@ -18,7 +18,7 @@ class Step(models.Model):
     A fan-out has no row of its own here: its counters are in :class:`FanOut`.
     """
 
-    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="steps")
+    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="steps", db_index=False)
     step = models.TextField(help_text="Id of the step; of a compensation, its name.")
     shard = models.TextField(db_default="", help_text="The item as text, or its index; empty without a fan-out.")
     ordinal = models.IntegerField(db_default=0, help_text="Index in the fan-out, or order of a compensation.")
@@ -37,11 +37,17 @@ class Step(models.Model):
     error = models.JSONField(null=True, help_text="{type, message, traceback} of the last attempt that failed.")
     progress = models.FloatField(null=True)
     note = models.TextField(null=True, help_text="What the handler last said of its progress.")
+    log = models.TextField(null=True, help_text="What the handler logged, the newest 20,000 characters.")
     external = models.TextField(null=True, help_text="The last call to the outside that the attempt marked.")
     topic = models.TextField(null=True)
     lock_name = models.TextField(null=True)
     undoes = models.ForeignKey(
-        "self", null=True, on_delete=models.CASCADE, related_name="undone_by", help_text="Row that it undoes."
+        "self",
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="undone_by",
+        db_index=False,
+        help_text="Row that it undoes.",
     )
     undoes_steps = ArrayField(models.TextField(), null=True, help_text="Steps that an on_failure entry undoes.")
     undone_at = models.DateTimeField(null=True, help_text="When its undo ended, well or not; a retry runs it again.")
@@ -92,6 +98,7 @@ class Step(models.Model):
                 name="workflow_steps_lock",
                 condition=Q(lock_name__isnull=False) & ~Q(state__in=TERMINAL),
             ),
+            models.Index(fields=["undoes"], name="workflow_steps_undoes", condition=Q(undoes__isnull=False)),
             models.Index(
                 F("finished_at").desc(), name="workflow_steps_failed", condition=Q(state__in=["failed", "rejected"])
             ),
@@ -121,7 +128,7 @@ class Compensation(Step):
 class FanOut(models.Model):
     """Counters of one fan-out of one run. They go down only by the rows that a guarded update really changed."""
 
-    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="fan_outs")
+    run = models.ForeignKey("orchestrator.Run", on_delete=models.CASCADE, related_name="fan_outs", db_index=False)
     step = models.TextField()
     total = models.IntegerField()
     open = models.IntegerField(help_text="Shards that are not terminal.")

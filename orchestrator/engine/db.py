@@ -1,0 +1,83 @@
+"""Connections and transactions of the engine.
+
+The engine speaks psycopg directly: a worker process opens a connection of its own after the fork, so that what a
+handler does to Django's connection cannot reach the record, and pipelines its statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from django.conf import settings
+from django.db import connection as django_connection
+from django.db import transaction
+from psycopg import errors
+from psycopg.rows import namedtuple_row
+
+Connection = psycopg.Connection[Any]
+T = TypeVar("T")
+
+SQL_DIR = Path(__file__).parent / "sql"
+#: Serialisation trouble that a second try cures: deadlock detected, serialisation failure.
+RETRIED = (errors.DeadlockDetected, errors.SerializationFailure)
+
+
+@cache
+def sql(name: str) -> str:
+    """The statement kept in ``sql/<name>.sql``."""
+    return (SQL_DIR / f"{name}.sql").read_text()
+
+
+def connect(application_name: str = "switchyard") -> Connection:
+    """A connection of the engine's own, in autocommit: transactions are opened by :func:`hot_transaction`."""
+    conf = settings.DATABASES["default"]
+    params = {
+        "host": conf["HOST"] or None,
+        "port": conf["PORT"] or None,
+        "user": conf["USER"] or None,
+        "password": conf["PASSWORD"] or None,
+        "dbname": conf["NAME"],
+        "application_name": application_name,
+        **conf.get("OPTIONS", {}),
+    }
+    conn = psycopg.connect(
+        **{k: v for k, v in params.items() if v is not None}, autocommit=True, row_factory=namedtuple_row
+    )
+    conn.prepare_threshold = 2
+    return conn
+
+
+def in_transaction(conn: Connection, work: Callable[[], T], attempts: int = 5) -> T:
+    """Runs ``work`` in a transaction on the engine's connection; deadlocks are tried again from the start."""
+    for left in range(attempts - 1, -1, -1):
+        try:
+            with conn.transaction():
+                return work()
+        except RETRIED:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def caller_transaction() -> Iterator[Connection]:
+    """The caller's own Django transaction as an engine connection.
+
+    What is written becomes visible if and only if the caller commits. Settings of the transaction are left alone.
+    """
+    with transaction.atomic():
+        django_connection.ensure_connection()
+        raw: Connection = django_connection.connection
+        yield raw
+
+
+def rows(conn: Connection, statement: str, params: Any = None) -> list[Any]:
+    """Named rows of one statement, on either kind of connection."""
+    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
+        cursor.execute(statement, params)
+        return cursor.fetchall() if cursor.description else []

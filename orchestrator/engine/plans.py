@@ -1,0 +1,114 @@
+"""Published definitions as the engine uses them: steps with an index, links both ways, handlers by row name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from orchestrator.core.errors import NotFound
+from orchestrator.core.retry import backoff_delay
+from orchestrator.core.states import NodeState
+from orchestrator.definitions.spec import CompensateSpec, StepSpec, WorkflowSpec
+from orchestrator.models import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step of a definition with its place in the graph."""
+
+    index: int
+    spec: StepSpec
+    after: tuple[int, ...]
+    successors: tuple[int, ...]
+
+    @property
+    def id(self) -> str:
+        """The step's id."""
+        return self.spec.id
+
+    @property
+    def is_fan_out(self) -> bool:
+        """Whether the step runs once for each item of a list."""
+        return self.spec.fan_out is not None
+
+
+class Plan:
+    """One definition version, compiled. Immutable; shared by everything in the process."""
+
+    def __init__(self, definition_id: int, spec: WorkflowSpec) -> None:
+        self.definition_id = definition_id
+        self.spec = spec
+        self.workflow = spec.workflow
+        self.version = spec.version
+        index = {step.id: i for i, step in enumerate(spec.steps)}
+        after = [tuple(index[name] for name in step.after) for step in spec.steps]
+        successors: list[list[int]] = [[] for _ in spec.steps]
+        for i, parents in enumerate(after):
+            for parent in parents:
+                successors[parent].append(i)
+        self.nodes = tuple(
+            Node(i, step, after[i], tuple(successors[i])) for i, step in enumerate(spec.steps)
+        )
+        self.by_id = {node.id: node for node in self.nodes}
+        self.roots = tuple(node for node in self.nodes if not node.after)
+        self.last = tuple(node for node in self.nodes if not node.successors)
+        own = [step.compensate for step in spec.steps if step.compensate]
+        self.compensations: dict[str, CompensateSpec] = {c.name: c for c in [*own, *spec.on_failure.compensate]}
+        self.fresh_states = str(NodeState.PENDING) * len(self.nodes)
+
+    def work_spec(self, kind: str, step: str) -> StepSpec | CompensateSpec:
+        """The definition of a row: by step id, or by compensation name."""
+        return self.by_id[step].spec if kind == "step" else self.compensations[step]
+
+    def descendants(self, step: str) -> set[int]:
+        """Indexes of the step and of everything behind it."""
+        seen: set[int] = set()
+        stack = [self.by_id[step].index]
+        while stack:
+            i = stack.pop()
+            if i not in seen:
+                seen.add(i)
+                stack.extend(self.nodes[i].successors)
+        return seen
+
+
+def retry_delay(spec: StepSpec | CompensateSpec, failures: int) -> float:
+    """Seconds until the attempt after the ``failures``-th failed one."""
+    b = spec.backoff
+    return backoff_delay(failures, first=b.first, factor=b.factor, maximum=b.max, jitter=b.jitter)
+
+
+@lru_cache(maxsize=1024)
+def plan(definition_id: int) -> Plan:
+    """The compiled definition. Definitions are immutable, so the cache never goes stale.
+
+    Raises:
+        NotFound: there is no such definition.
+    """
+    stored = Definition.objects.filter(pk=definition_id).values_list("spec", flat=True).first()
+    if stored is None:
+        raise NotFound(f"definition {definition_id} is not in the database")
+    return Plan(definition_id, WorkflowSpec.model_validate(stored))
+
+
+def latest_definition(workflow: str, version: int | None = None) -> Definition:
+    """The version that a new run pins: the one named, else the highest that is not retired.
+
+    Raises:
+        NotFound: unknown workflow or version; it says which are known.
+    """
+    known = Definition.objects.filter(workflow=workflow).defer("spec", "source")
+    if version is not None:
+        found = known.filter(version=version).first()
+    else:
+        found = known.filter(retired_at=None).order_by("-version").first()
+    if found is not None:
+        return found
+    if version is not None and known.exists():
+        versions = ", ".join(str(v) for v in known.order_by("version").values_list("version", flat=True)[:20])
+        raise NotFound(f"workflow {workflow!r} has no version {version}; published are: {versions}", field="version")
+    names = ", ".join(Definition.objects.values_list("workflow", flat=True).distinct().order_by("workflow")[:20])
+    raise NotFound(
+        f"no workflow {workflow!r} is published; " + (f"published are: {names}" if names else "run `publish` first"),
+        field="workflow",
+    )

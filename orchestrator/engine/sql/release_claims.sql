@@ -1,0 +1,9 @@
+-- Gives back rows that were claimed and never begun: queued again, the attempt not spent.
+-- Guard: (state, attempt, token). Index: workflow_steps_pkey.
+UPDATE workflow_steps s
+SET state = 'queued', attempt = s.attempt - 1, token = NULL, lease_id = NULL, ready_at = now(),
+    started_at = CASE WHEN s.attempt > 1 THEN s.started_at END,
+    first_started_at = CASE WHEN s.attempt > 1 THEN s.first_started_at END
+FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(tokens)s::bigint[]) AS c(id, attempt, token)
+WHERE s.id = c.id AND s.state = 'running' AND s.attempt = c.attempt AND s.token = c.token
+RETURNING s.id, s.run_id, s.step, s.queue

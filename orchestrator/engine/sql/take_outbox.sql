@@ -1,0 +1,7 @@
+-- The oldest tickets to publish; each relay takes others (SKIP LOCKED). Deleted here, pushed to Redis, then committed:
+-- a crash between publishes them again under the same ids, which changes nothing.
+-- Index: workflow_outbox_pkey.
+DELETE FROM workflow_outbox o
+USING (SELECT id FROM workflow_outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) taken
+WHERE o.id = taken.id
+RETURNING o.id, o.run_id, o.step, o.queue, o.tickets, o.definition_id

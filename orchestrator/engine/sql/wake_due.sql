@@ -1,0 +1,16 @@
+-- Makes rows ready whose retry is due; timers that are due are returned for closing instead.
+-- SKIP LOCKED and a limit: a pass takes what it can, the next one the rest. A stopped run has no waiting rows left.
+-- Index: workflow_steps_due (ready_at) WHERE state = 'waiting'.
+WITH due AS (
+    SELECT s.id
+    FROM workflow_steps s
+    WHERE s.state = 'waiting' AND s.ready_at <= now() AND s.waiting_for = 'retry'
+    ORDER BY s.ready_at
+    LIMIT %(limit)s
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+)
+UPDATE workflow_steps s
+SET state = 'queued', waiting_for = NULL
+FROM due d
+WHERE s.id = d.id
+RETURNING s.run_id, s.step, s.queue
