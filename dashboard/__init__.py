@@ -1,0 +1,1 @@
+"""Pages and JSON API: reads models, acts through ``orchestrator.engine.operate`` alone."""

@@ -1,5 +1,13 @@
-"""URL table of the pages."""
+"""URL table of the pages: one line a page."""
 
-from django.urls import URLPattern, URLResolver
+from django.contrib.auth import views as auth
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from dashboard.views import overview, where
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("login/", auth.LoginView.as_view(), name="login"),
+    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("", overview.overview, name="overview"),
+    path("where/", where.where, name="where"),
+]

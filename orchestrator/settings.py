@@ -7,6 +7,7 @@ from pathlib import Path
 
 from environs import Env
 
+from dashboard.csp import CONTENT_SECURITY_POLICY as CONTENT_SECURITY_POLICY
 from orchestrator.config import ConfigError, database_settings, load_engine_settings, private_urls
 
 env = Env()

@@ -1,0 +1,1 @@
+"""Groups of the four roles."""

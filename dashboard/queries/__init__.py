@@ -1,0 +1,1 @@
+"""What the pages show, one file a page: keyset, bounded counts, no rules."""

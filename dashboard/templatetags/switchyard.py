@@ -1,0 +1,170 @@
+"""Template tags of every page: states, icons, durations and times, always the same way."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+from django import template
+from django.http import HttpRequest, QueryDict
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard import nav, words
+from orchestrator.core.durations import format_duration
+
+register = template.Library()
+DASH = mark_safe('<span class="dim">–</span>')
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """A line icon of the sprite; it decorates words and is hidden from screen readers."""
+    return format_html('<svg class="i {}" aria-hidden="true"><use href="#i-{}"/></svg>', css, name)
+
+
+@register.simple_tag
+def glyph(state: str | None, kind: str = "run", waiting_for: str | None = None) -> SafeString:
+    """Only the shape of a state, for where its word stands beside it."""
+    return _glyph(words.look(state, kind, waiting_for))
+
+
+@register.simple_tag
+def state_badge(
+    state: str | None, kind: str = "run", waiting_for: str | None = None, word: str | None = None
+) -> SafeString:
+    """A state as a pill: shape, word and colour. ``kind``: run, step, waiting, dead_letter, undo or mark."""
+    look = words.look(state, kind, waiting_for)
+    return format_html('<span class="badge {}">{}{}</span>', look.css, _glyph(look), word or look.word)
+
+
+@register.simple_tag
+def state_word(
+    state: str | None, kind: str = "run", waiting_for: str | None = None, word: str | None = None
+) -> SafeString:
+    """A state without a pill, for tables: shape, word and colour."""
+    look = words.look(state, kind, waiting_for)
+    return format_html('<span class="state {}">{}{}</span>', look.css, _glyph(look), word or look.word)
+
+
+def _glyph(look: words.Look) -> SafeString:
+    return format_html('<svg class="st {}" aria-hidden="true"><use href="#{}"/></svg>', look.css, look.glyph)
+
+
+@register.filter
+def cause_words(cause: str | None) -> str:
+    """A cause for the middle of a sentence."""
+    return words.cause_words(cause)
+
+
+@register.filter
+def duration(seconds: float | dt.timedelta | None) -> str:
+    """Seconds or a timedelta for people: ``2 h 5 m``; a dash for none."""
+    if seconds is None or seconds == "":
+        return "–"
+    if isinstance(seconds, dt.timedelta):
+        seconds = seconds.total_seconds()
+    return format_duration(seconds)
+
+
+@register.filter
+def when(moment: dt.datetime | None) -> SafeString:
+    """A moment in UTC: ``14:05:02`` today, ``29 Nov 14:05`` this year, ``29 Nov 2024 14:05`` before."""
+    if moment is None:
+        return DASH
+    moment = moment.astimezone(dt.UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        _iso(moment),
+        moment.strftime("%Y-%m-%d %H:%M:%S"),
+        clock(moment),
+    )
+
+
+def clock(moment: dt.datetime) -> str:
+    """The text of :func:`when` alone."""
+    moment, now = moment.astimezone(dt.UTC), timezone.now().astimezone(dt.UTC)
+    if moment.date() == now.date():
+        return moment.strftime("%H:%M:%S")
+    day = f"{moment.day} {moment:%b}"
+    return f"{day} {moment:%H:%M}" if moment.year == now.year else f"{day} {moment.year} {moment:%H:%M}"
+
+
+@register.filter
+def since(moment: dt.datetime | None) -> SafeString:
+    """How long ago, counting on in the browser: ``3 m 4 s``."""
+    return _age(moment, "since")
+
+
+@register.filter
+def until(moment: dt.datetime | None) -> SafeString:
+    """How long from now, counting down in the browser; negative when it has passed: ``-3 m``."""
+    return _age(moment, "until")
+
+
+def _age(moment: dt.datetime | None, way: str) -> SafeString:
+    if moment is None:
+        return DASH
+    seconds = (timezone.now() - moment).total_seconds()
+    seconds = max(seconds, 0.0) if way == "since" else -seconds
+    moment = moment.astimezone(dt.UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC" data-age="{}">{}</time>',
+        _iso(moment),
+        moment.strftime("%Y-%m-%d %H:%M:%S"),
+        way,
+        format_duration(round(seconds)).replace("-", "−"),
+    )
+
+
+def _iso(moment: dt.datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@register.filter
+def many(count: int | None) -> str:
+    """A count with thousands separated; a bounded one (``orchestrator`` counts stop at 10,000) shows a plus."""
+    if count is None:
+        return "–"
+    return f"{nav.BOUND:,}+" if count > nav.BOUND else f"{count:,}"
+
+
+@register.filter
+def plural(count: int, forms: str) -> str:
+    """``{{ n|plural:"run is,runs are" }}``: the count and the form that fits it."""
+    one, _, more = forms.partition(",")
+    return f"{many(count)} {one if count == 1 else more}"
+
+
+@register.filter
+def pretty_json(value: Any) -> str:
+    """JSON on several lines, for a ``<pre>``. The template escapes it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def get(mapping: dict[Any, Any], key: Any) -> Any:
+    """A dictionary's value by a variable key."""
+    return mapping.get(key)
+
+
+@register.simple_tag(takes_context=True)
+def query(context: template.Context, **changes: Any) -> str:
+    """The present query string with some keys set or (when empty) dropped; the cursor goes unless it is given."""
+    request: HttpRequest = context["request"]
+    params = QueryDict(request.GET.urlencode(), mutable=True)
+    params.pop("cursor", None)
+    for key, value in changes.items():
+        if value in (None, ""):
+            params.pop(key, None)
+        else:
+            params[key] = str(value)
+    return f"?{params.urlencode()}" if params else "?"
+
+
+@register.simple_tag(takes_context=True)
+def shell(context: template.Context) -> nav.Shell:
+    """What the frame of a page needs: the navigation with its counts, the role, the label of the environment."""
+    return nav.shell(context["request"])
