@@ -1,0 +1,138 @@
+"""Errors of the API: always ``{"error": {"code", "message", "field"?}}``, never HTML.
+
+What a use case refuses arrives as one of ``core.errors``; what is wrong with the request itself is an
+:class:`ApiError`. Everything else is a defect or an outage and is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import DatabaseError, DataError, InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from orchestrator.core import errors
+
+log = logging.getLogger("switchyard.api")
+
+STATUS: dict[type[errors.SwitchyardError], int] = {
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Invalid: 422,
+    errors.TooLarge: 413,
+    errors.NotAllowed: 403,
+}
+#: Answers that Django or the framework makes without a word of ours, by status.
+PLAIN: dict[int, tuple[str, str]] = {
+    400: ("bad_request", "the request cannot be read"),
+    401: ("unauthenticated", "send a token: Authorization: Bearer TOKEN"),
+    403: ("forbidden", "this is not allowed"),
+    404: ("not_found", "there is nothing at this address; see /api/v1/openapi.json"),
+    405: ("method_not_allowed", "this address does not take that method; the header Allow names those that it does"),
+    413: ("too_large", "the body is too large"),
+    500: ("internal", "something went wrong here, not with your request; it has been logged"),
+    503: ("unavailable", "the service cannot answer at the moment; try again"),
+}
+
+
+class ApiError(Exception):
+    """A request that is refused before any use case sees it."""
+
+    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field = status, code, message, field
+
+    def response(self) -> HttpResponse:
+        """The answer."""
+        return error_response(self.status, self.code, self.message, self.field)
+
+
+def error_response(status: int, code: str, message: str, field: str | None = None) -> HttpResponse:
+    """The one shape of an error."""
+    error = {"code": code, "message": message}
+    if field:
+        error["field"] = field
+    response = JsonResponse({"error": error}, status=status)
+    if status == 401:
+        response["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def plain_response(status: int) -> HttpResponse:
+    """The answer for a status that came without words."""
+    code, message = PLAIN.get(status, PLAIN[500] if status >= 500 else PLAIN[400])
+    return error_response(status, code, message)
+
+
+def install(api: NinjaAPI) -> None:
+    """Has the API answer every exception in that shape."""
+    api.add_exception_handler(ApiError, lambda request, exc: exc.response())
+    api.add_exception_handler(errors.SwitchyardError, _refused)
+    api.add_exception_handler(ValidationError, lambda request, exc: _invalid(exc.errors))
+    api.add_exception_handler(HttpError, _framework)
+    api.add_exception_handler(Http404, lambda request, exc: plain_response(404))
+    api.add_exception_handler(DatabaseError, _database)
+    api.add_exception_handler(InterfaceError, _database)
+    api.add_exception_handler(Exception, _defect)
+
+
+def _refused(request: HttpRequest, exc: errors.SwitchyardError) -> HttpResponse:
+    status = next((code for kind, code in STATUS.items() if isinstance(exc, kind)), 422)
+    return error_response(status, exc.code, exc.message, exc.field)
+
+
+def _framework(request: HttpRequest, exc: HttpError) -> HttpResponse:
+    # The framework wraps what the parser of the body raised.
+    if isinstance(exc.__cause__, ApiError):
+        return exc.__cause__.response()
+    if isinstance(exc, AuthenticationError):
+        return plain_response(401)
+    if exc.__cause__ is not None:
+        return error_response(400, "bad_request", "the body cannot be read")
+    return plain_response(exc.status_code)
+
+
+def _invalid(problems: list[dict[str, Any]]) -> HttpResponse:
+    """The first of the problems, with the path of the field as it stands in the body."""
+    first = problems[0]
+    # ("body", the name of our parameter, "labels", "tier"): the caller knows the last two.
+    path = _path(first["loc"][2:])
+    kind = first["type"]
+    where = path or "the body"
+    if kind == "extra_forbidden":
+        message = f"{where} is not a field of this request"
+    elif kind == "missing":
+        message = f"{where} is missing"
+    else:
+        said = str(first["msg"]).removeprefix("Value error, ")
+        message = f"{where}: {said[:1].lower()}{said[1:]}"
+    return error_response(422, "invalid", message, path or None)
+
+
+def _path(loc: Iterable[str | int]) -> str:
+    path = ""
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path
+
+
+def _database(request: HttpRequest, exc: Exception) -> HttpResponse:
+    state = str(getattr(exc.__cause__, "sqlstate", None) or "")
+    if isinstance(exc, DataError):
+        log.warning("value refused by the database at %s: %s", request.path, exc)
+        return error_response(422, "invalid", "a value is out of the range that can be stored")
+    if state == "25006":
+        return error_response(503, "read_only", "the database is read-only at the moment; nothing was changed")
+    if isinstance(exc, OperationalError | InterfaceError):
+        log.warning("database unavailable at %s: %s", request.path, exc)
+        return error_response(503, "unavailable", "the database cannot answer at the moment; try again")
+    return _defect(request, exc)
+
+
+def _defect(request: HttpRequest, exc: Exception) -> HttpResponse:
+    log.error("%s %s failed", request.method, request.path, exc_info=exc)
+    return plain_response(500)

@@ -1,0 +1,81 @@
+"""Bodies that the API takes, unknown fields refused and nothing coerced."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Subject = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Reason = Annotated[str, StringConstraints(max_length=2000)]
+Duration = Annotated[
+    str, Field(description="A whole number and s, m, h or d.", examples=["90s", "2h"], min_length=2, max_length=20)
+]
+Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Labels = dict[
+    Annotated[str, StringConstraints(min_length=1, max_length=100)],
+    Annotated[str, StringConstraints(max_length=500)] | int | float | bool,
+]
+
+
+class Body(BaseModel):
+    """Base of every body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Submit(Body):
+    """A run to start."""
+
+    workflow: Name
+    subject_id: Subject
+    input: dict[str, Any] | None = Field(None, description="What the handlers get as ctx.input.")
+    version: Version | None = Field(None, description="Default: the newest published.")
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = Field(
+        None, description="Unique per workflow: a repeat answers the same run, with 200."
+    )
+    deadline: Duration | None = Field(None, description="For the whole run. Default: the definition's.")
+    delay: Duration | None = Field(None, description="Start no sooner than this from now.")
+    after: list[str] | None = Field(None, description="Ids of runs that must have ended first.", max_length=1000)
+    labels: Labels | None = Field(None, max_length=50)
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of ``engine.submit.submit``; what was not given is left out."""
+        given = self.model_dump(exclude_none=True)
+        given.setdefault("input", {})
+        return given
+
+
+class SubmitMany(Body):
+    """Runs to start together: all of them or, if one is refused, none."""
+
+    runs: list[Submit] = Field(min_length=1, max_length=1000)
+
+
+class Cancel(Body):
+    """Why a run is cancelled."""
+
+    reason: Reason
+    force: bool = Field(False, description="Kill running handlers at once.")
+
+
+class Retry(Body):
+    """Why and from where a run goes on."""
+
+    reason: Reason = ""
+    from_step: Name | None = Field(None, description='This step and all behind it are executed again; "*": all.')
+    dry_run: bool = Field(False, description="Change nothing, answer what would be executed again.")
+
+
+class Why(Body):
+    """A reason, kept in the audit trail."""
+
+    reason: Reason
+
+
+class TopicLimit(Body):
+    """A cluster-wide limit."""
+
+    limit: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(description="0 pauses; null is unlimited.")
+    reason: Reason = ""

@@ -1,0 +1,128 @@
+"""Topics and queues as people see them, and setting a topic's limit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Count, Min, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from orchestrator.core.actor import Actor, require
+from orchestrator.core.errors import Invalid, NotFound
+from orchestrator.core.states import StepState, WaitingFor
+from orchestrator.models import AuditRecord, Definition, Lease, Pause, Step, Topic
+
+MAX_LIMIT = 2**31 - 1
+
+
+def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = "") -> None:
+    """Sets a topic's cluster-wide limit, from now on; it wins over the definition's. ``None``: unlimited; 0 pauses.
+
+    Raises:
+        NotAllowed: the actor's role is below operator.
+        Invalid: a name that no topic can have, or a limit below zero.
+    """
+    require(actor, "operator")
+    if not re.fullmatch(r"[^\s\x00-\x1f]{1,200}", name):
+        raise Invalid(f"{name!r} is not a topic's name: 1 to 200 characters without spaces", field="name")
+    if limit is not None and not 0 <= limit <= MAX_LIMIT:
+        raise Invalid("limit is a whole number from 0, or null for unlimited", field="limit")
+    with transaction.atomic():
+        Topic.objects.bulk_create([Topic(name=name)], ignore_conflicts=True)
+        topic = Topic.objects.select_for_update(no_key=True).get(pk=name)
+        before = {"limit": topic.limit, "set_by": topic.set_by}
+        Topic.objects.filter(pk=name).update(limit=limit, set_by=actor.name, updated_at=Now())
+        AuditRecord.objects.create(
+            subject=f"topic {name}",
+            action="topic",
+            actor=actor.name,
+            role=actor.role,
+            reason=reason,
+            before=before,
+            after={"limit": limit, "set_by": actor.name},
+        )
+
+
+def topic(name: str) -> dict[str, Any]:
+    """A topic's limit and what it holds.
+
+    Raises:
+        NotFound: nobody has set a limit for it, and no definition or open step names it.
+    """
+    row = Topic.objects.filter(pk=name).first()
+    held = Step.objects.filter(topic=name).aggregate(
+        running=Count("pk", filter=Q(state=StepState.RUNNING)),
+        waiting=Count("pk", filter=Q(state=StepState.WAITING, waiting_for=WaitingFor.TOPIC)),
+    )
+    defined = _defined_limits().get(name) if row is None or not row.set_by else None
+    if row is None and defined is None and not any(held.values()):
+        raise NotFound(f"there is no topic {name!r}: no definition names it and nobody has set its limit")
+    limit = row.limit if row and (row.set_by or row.limit is not None) else defined and defined["limit"]
+    return {
+        "name": name,
+        "limit": limit,
+        "set_by": row.set_by if row else "",
+        "running": held["running"],
+        "waiting": held["waiting"],
+        "updated_at": row.updated_at if row else None,
+    }
+
+
+def _defined_limits() -> dict[str, dict[str, Any]]:
+    """Topics of the newest version of each workflow."""
+    newest = Definition.objects.order_by("workflow", "-version").distinct("workflow").values_list("spec", flat=True)
+    return {
+        step["topic"]["name"]: step["topic"] for spec in newest for step in spec.get("steps", []) if step.get("topic")
+    }
+
+
+def queues() -> list[dict[str, Any]]:
+    """Every queue that is configured, holds work or is served: ``{queue, depth, oldest_seconds, running, workers,
+    paused}``. ``depth`` counts the shards and steps that wait for a worker, ``oldest_seconds`` how long the first has.
+    """
+    now = timezone.now()
+    queued = {
+        row["queue"]: row
+        for row in Step.objects.filter(state=StepState.QUEUED)
+        .order_by()
+        .values("queue")
+        .annotate(depth=Count("pk"), oldest=Min("ready_at"))
+    }
+    running = dict(
+        Step.objects.filter(state=StepState.RUNNING).order_by().values_list("queue").annotate(rows=Count("pk"))
+    )
+    workers = live_workers()
+    paused = {
+        pause.name: {"until": pause.until, "reason": pause.reason, "actor": pause.actor}
+        for pause in Pause.objects.filter(kind="queue", until__gt=Now())
+    }
+    names = {*settings.ORCHESTRATOR.queues, *queued, *running, *workers, *paused}
+    return [
+        {
+            "queue": name,
+            "depth": queued[name]["depth"] if name in queued else 0,
+            "oldest_seconds": _age(queued.get(name, {}).get("oldest"), now),
+            "running": running.get(name, 0),
+            "workers": workers.get(name, 0),
+            "paused": paused.get(name),
+        }
+        for name in sorted(names)
+    ]
+
+
+def live_workers() -> dict[str, int]:
+    """Worker processes that are alive, by queue."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT queue, count(*) FROM {Lease._meta.db_table}, unnest(queues) AS queue
+                WHERE ended_at IS NULL AND expires_at > now() GROUP BY queue"""
+        )
+        return dict(cursor.fetchall())
+
+
+def _age(since: Any, now: Any) -> float:
+    return max(0.0, round((now - since).total_seconds(), 3)) if since else 0.0
