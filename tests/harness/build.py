@@ -213,7 +213,8 @@ class Build:
         ):
             if state in states:
                 return letter
-        return NodeState.SKIPPED
+        blocked = any(r.cause == Cause.BLOCKED for r in self.rows if r.step == step)
+        return NodeState.BLOCKED if blocked else NodeState.SKIPPED
 
     @staticmethod
     def _counts(members: list[Step]) -> dict[str, int]:

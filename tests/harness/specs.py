@@ -27,6 +27,8 @@ def step_spec(step_id: str, after: list[str], **over: Any) -> dict[str, Any]:
     base: dict[str, Any] = {"id": step_id, "handler": step_id, "queue": "default", "timeout": 600.0, "retries": 0}
     base |= {"backoff": BACKOFF, "after": after, "join": {"mode": "all", "count": None, "percent": None}}
     base |= dict.fromkeys((*empty, "wait", "workflow", "subject_id", "input", "when"))
+    if any(over.get(name) for name in ("approval", "wait", "workflow")):
+        base["handler"] = ""
     return {**base, "on_error": "fail", **over}
 
 
