@@ -53,7 +53,7 @@ class StepError(_Shape):
 class StepItem(_Shape):
     """A step, a shard of a fan-out, or a compensation."""
 
-    id: int | None
+    id: str | None = Field(description="null: not reached yet.")
     step: str
     shard: str
     kind: str
@@ -130,7 +130,7 @@ class RunPage(_Shape):
 class Runs(_Shape):
     """Runs in the order of the request."""
 
-    items: list[Run]
+    items: list[RunItem]
 
 
 class RetryItem(_Shape):

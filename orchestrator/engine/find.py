@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 
 from orchestrator.core.errors import Invalid
 from orchestrator.core.states import RUN_LIVE, STEP_LIVE, RunState
+from orchestrator.engine.describe import for_items
 from orchestrator.models import Run, Step
 
 MAX_PAGE = 200
@@ -92,7 +93,7 @@ def matching(filters: RunFilters) -> QuerySet[Run]:
 
 
 def page(filters: RunFilters, cursor: str | None = None, limit: int = 50) -> RunPage:
-    """One page of the runs that match.
+    """One page of the runs that match, read for ``describe.run_items``: without input and output.
 
     Raises:
         Invalid: for a cursor that is none of ours or a limit outside 1 to 200.
@@ -100,7 +101,7 @@ def page(filters: RunFilters, cursor: str | None = None, limit: int = 50) -> Run
     """
     if not 1 <= limit <= MAX_PAGE:
         raise Invalid(f"limit is a whole number from 1 to {MAX_PAGE}", field="limit")
-    runs = matching(filters)
+    runs = for_items(matching(filters))
     if cursor:
         runs = runs.filter(id__lt=decode_cursor(cursor))
     found = patiently(lambda: list(runs[: limit + 1]))
