@@ -1,0 +1,1 @@
+"""Definitions: YAML in, validated and published versions out; and the registry of handlers."""
