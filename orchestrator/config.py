@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import secrets
+import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from environs import Env
 
 from orchestrator.core.durations import BadDuration, parse_duration
+from orchestrator.services.state import ServicesError, load
+
+#: An address where nothing listens.
+NOWHERE = "127.0.0.1:1"
 
 
 class ConfigError(Exception):
@@ -44,27 +48,121 @@ class PrivateUrls:
 
     database: str
     redis: str
-    secret_key: str
 
 
-def _duration(env: Env, name: str, default: str) -> float:
-    raw = env.str(name, "") or default
+def read_bool(env: Env, name: str, default: bool) -> bool:
+    """A switch: true, false, 1, 0, yes, no, on, off; empty means the default."""
+    raw = env.str(name, "").strip().lower()
+    if not raw:
+        return default
+    if raw in ("1", "true", "yes", "on", "y", "t"):
+        return True
+    if raw in ("0", "false", "no", "off", "n", "f"):
+        return False
+    raise ConfigError(f"environment variable {name}: {raw!r} is neither true nor false")
+
+
+def read_choice(env: Env, name: str, default: str, choices: tuple[str, ...]) -> str:
+    """One of a few words, in capitals or not; empty means the default."""
+    value = env.str(name, "").strip().upper() or default
+    if value not in choices:
+        raise ConfigError(f"environment variable {name}: {value!r} is none of {', '.join(choices)}")
+    return value
+
+
+def read_list(env: Env, name: str, default: list[str]) -> list[str]:
+    """Words separated by commas; empty means the default."""
+    return [word.strip() for word in env.str(name, "").split(",") if word.strip()] or default
+
+
+def read_int(env: Env, name: str, default: int, *, low: int = 0, high: int = 2**31 - 1) -> int:
+    """A whole number within bounds; empty means the default."""
+    raw = env.str(name, "").strip() or str(default)
     try:
-        return float(raw)
-    except ValueError:
-        pass
-    try:
-        return parse_duration(raw)
-    except BadDuration as error:
-        raise ConfigError(f"environment variable {name}: {error}") from None
-
-
-def _int(env: Env, name: str, default: int) -> int:
-    raw = env.str(name, "") or str(default)
-    try:
-        return int(raw)
+        value = int(raw)
     except ValueError:
         raise ConfigError(f"environment variable {name}: {raw!r} is not a whole number") from None
+    if not low <= value <= high:
+        raise ConfigError(f"environment variable {name}: {value} is not between {low} and {high}")
+    return value
+
+
+def read_duration(env: Env, name: str, default: str) -> float:
+    """Seconds, as a plain number (``0.5``) or a duration (``10m``); above zero."""
+    raw = env.str(name, "").strip() or default
+    try:
+        value = float(raw)
+    except ValueError:
+        try:
+            value = parse_duration(raw)
+        except BadDuration as error:
+            raise ConfigError(f"environment variable {name}: {error}; a plain number is seconds") from None
+    if not math.isfinite(value) or value <= 0:
+        raise ConfigError(f"environment variable {name}: {raw!r} is not a length of time above zero")
+    return value
+
+
+def read_url(env: Env, name: str, schemes: tuple[str, ...], example: str) -> str:
+    """A URL of one of the schemes; empty when the variable is."""
+    raw = env.str(name, "").strip()
+    if not raw:
+        return ""
+    try:
+        parts = urlsplit(raw)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"environment variable {name}: {error}; write it like {example}") from None
+    if parts.scheme not in schemes or not (parts.hostname or port or parts.path.strip("/")):
+        raise ConfigError(f"environment variable {name}: not a URL that is known here; write it like {example}")
+    return raw
+
+
+def _workflows(env: Env) -> list[str]:
+    name = "ORCHESTRATOR_WORKFLOWS"
+    packages = [w.strip() for w in env.str(name, "").split(":") if w.strip()] or ["examples.video_upload"]
+    for package in packages:
+        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", package):
+            raise ConfigError(
+                f"environment variable {name}: {package!r} is not the name of a package; "
+                "write importable packages separated by colons, such as shop.workflows:media.workflows"
+            )
+    return packages
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the environment says, beside the engine's settings. Empty addresses mean: the private server."""
+
+    debug: bool
+    database: str
+    redis: str
+    port: int
+    alert_webhook: str
+    log_level: str
+    behind_proxy: bool
+    static_hashed: bool | None
+
+
+def read_environment(env: Env) -> tuple[Environment, EngineSettings]:
+    """Reads and checks every variable.
+
+    Raises:
+        ConfigError: for the first that cannot be read; it names the variable.
+    """
+    database = env.str("DATABASE_URL", "").strip()
+    if database:
+        database_settings(database)
+    environment = Environment(
+        debug=read_bool(env, "DEBUG", False),
+        database=database,
+        redis=read_url(env, "REDIS_URL", ("redis", "rediss", "unix"), "redis://:password@host:6379/0"),
+        port=read_int(env, "PORT", 8000, low=1, high=65535),
+        alert_webhook=read_url(env, "ALERT_WEBHOOK_URL", ("http", "https"), "https://hooks.example.com/abc"),
+        log_level=read_choice(env, "LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+        behind_proxy=read_bool(env, "BEHIND_PROXY", False),
+        static_hashed=read_bool(env, "STATIC_HASHED", False) if env.str("STATIC_HASHED", "") else None,
+    )
+    return environment, load_engine_settings(env)
 
 
 def load_engine_settings(env: Env) -> EngineSettings:
@@ -73,23 +171,30 @@ def load_engine_settings(env: Env) -> EngineSettings:
     Raises:
         ConfigError: for a value that cannot be read; it names the variable.
     """
-    workflows = [w for w in env.str("ORCHESTRATOR_WORKFLOWS", "examples.video_upload").split(":") if w]
     return EngineSettings(
-        workflows=workflows,
-        queues=env.list("ORCHESTRATOR_QUEUES", ["default", "media-light", "media-heavy"]),
-        lease_seconds=_duration(env, "ORCHESTRATOR_LEASE_SECONDS", "30"),
-        sweep_seconds=_duration(env, "ORCHESTRATOR_SWEEP_SECONDS", "5"),
-        cancel_grace_seconds=_duration(env, "ORCHESTRATOR_CANCEL_GRACE_SECONDS", "10"),
-        inline_bytes=_int(env, "ORCHESTRATOR_INLINE_BYTES", 65536),
-        default_deadline=_duration(env, "ORCHESTRATOR_DEFAULT_DEADLINE", "24h"),
-        default_timeout=_duration(env, "ORCHESTRATOR_DEFAULT_TIMEOUT", "10m"),
-        slice_seconds=_duration(env, "ORCHESTRATOR_SLICE_SECONDS", "1"),
-        short_batch_seconds=_duration(env, "ORCHESTRATOR_SHORT_BATCH_SECONDS", "0.05"),
-        max_batch=_int(env, "ORCHESTRATOR_MAX_BATCH", 200),
-        default_window=_int(env, "ORCHESTRATOR_DEFAULT_WINDOW", 1000),
-        sync_commit=env.bool("ORCHESTRATOR_SYNCHRONOUS_COMMIT", False),
-        artifacts_url=env.str("ARTIFACTS_URL", ""),
+        workflows=_workflows(env),
+        queues=read_list(env, "ORCHESTRATOR_QUEUES", ["default", "media-light", "media-heavy"]),
+        lease_seconds=read_duration(env, "ORCHESTRATOR_LEASE_SECONDS", "30"),
+        sweep_seconds=read_duration(env, "ORCHESTRATOR_SWEEP_SECONDS", "5"),
+        cancel_grace_seconds=read_duration(env, "ORCHESTRATOR_CANCEL_GRACE_SECONDS", "10"),
+        inline_bytes=read_int(env, "ORCHESTRATOR_INLINE_BYTES", 65536),
+        default_deadline=read_duration(env, "ORCHESTRATOR_DEFAULT_DEADLINE", "24h"),
+        default_timeout=read_duration(env, "ORCHESTRATOR_DEFAULT_TIMEOUT", "10m"),
+        slice_seconds=read_duration(env, "ORCHESTRATOR_SLICE_SECONDS", "1"),
+        short_batch_seconds=read_duration(env, "ORCHESTRATOR_SHORT_BATCH_SECONDS", "0.05"),
+        max_batch=read_int(env, "ORCHESTRATOR_MAX_BATCH", 200, low=1),
+        default_window=read_int(env, "ORCHESTRATOR_DEFAULT_WINDOW", 1000, low=1),
+        sync_commit=read_bool(env, "ORCHESTRATOR_SYNCHRONOUS_COMMIT", False),
+        artifacts_url=_artifacts(env),
     )
+
+
+def _artifacts(env: Env) -> str:
+    raw = env.str("ARTIFACTS_URL", "").strip()
+    scheme = urlsplit(raw).scheme
+    if scheme not in ("", "s3", "file") or raw == "s3://":
+        raise ConfigError(f"environment variable ARTIFACTS_URL: {raw!r} is neither a folder nor s3://bucket/prefix")
+    return raw
 
 
 def database_settings(url: str) -> dict[str, Any]:
@@ -98,11 +203,14 @@ def database_settings(url: str) -> dict[str, Any]:
     Raises:
         ConfigError: for another database or a URL that cannot be read.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError as error:
+        raise ConfigError(f"environment variable DATABASE_URL: {error}") from None
     if parts.scheme not in ("postgresql", "postgres"):
         raise ConfigError(
-            f"environment variable DATABASE_URL: {parts.scheme or 'this'!r} is not PostgreSQL. Switchyard keeps its "
-            "record in PostgreSQL 15 or later: postgresql://user:password@host:5432/name"
+            f"environment variable DATABASE_URL: {parts.scheme or 'a URL without a scheme'} is not PostgreSQL. "
+            "Switchyard keeps its record in PostgreSQL 15 or later: postgresql://user:password@host:5432/name"
         )
     options = dict(parse_qsl(parts.query))
     host = options.pop("host", "") or unquote(parts.hostname or "")
@@ -111,7 +219,7 @@ def database_settings(url: str) -> dict[str, Any]:
     except ValueError:
         raise ConfigError("environment variable DATABASE_URL: the port is not a number") from None
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "orchestrator.postgres",
         "NAME": unquote(parts.path.lstrip("/")) or "postgres",
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
@@ -124,11 +232,18 @@ def database_settings(url: str) -> dict[str, Any]:
 
 
 def private_urls(local: Path) -> PrivateUrls:
-    """Addresses of the private servers, from the file that ``manage.py services`` keeps."""
-    path = local / "services.json"
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    """Addresses of the private servers, from the file that ``manage.py services`` keeps.
+
+    Before their first start the addresses lead nowhere.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        kept = load(local)
+    except ServicesError as error:
+        raise ConfigError(error.message) from None
     return PrivateUrls(
-        database=kept.get("database", "postgresql://postgres@127.0.0.1:1/switchyard"),
-        redis=kept.get("redis", "redis://127.0.0.1:1/0"),
-        secret_key=kept.get("secret_key") or secrets.token_urlsafe(48),
+        database=kept.get("database", f"postgresql://postgres@{NOWHERE}/switchyard"),
+        redis=kept.get("redis", f"redis://{NOWHERE}/0"),
     )

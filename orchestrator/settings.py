@@ -8,27 +8,36 @@ from pathlib import Path
 from environs import Env
 
 from dashboard.csp import CONTENT_SECURITY_POLICY as CONTENT_SECURITY_POLICY
-from orchestrator.config import ConfigError, database_settings, load_engine_settings, private_urls
+from orchestrator.config import ConfigError, database_settings, private_urls, read_environment, read_list
+from orchestrator.services.state import secret_key
 
 env = Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOCAL_DIR = BASE_DIR / ".local"
 
 try:
-    DEBUG = env.bool("DEBUG", False)
-    _urls = private_urls(LOCAL_DIR)
-    DATABASES = {"default": database_settings(env.str("DATABASE_URL", "") or _urls.database)}
-    REDIS_URL = env.str("REDIS_URL", "") or _urls.redis
-    DATABASE_IS_PRIVATE = not env.str("DATABASE_URL", "")
-    REDIS_IS_PRIVATE = not env.str("REDIS_URL", "")
-    SECRET_KEY = env.str("SECRET_KEY", "") or _urls.secret_key
-    ORCHESTRATOR = load_engine_settings(env)
+    _environment, ORCHESTRATOR = read_environment(env)
+    _private = private_urls(LOCAL_DIR)
+    DATABASES = {"default": database_settings(_environment.database or _private.database)}
 except ConfigError as error:
-    sys.exit(f"switchyard: {error}")
-except Exception as error:  # environs names the variable in its message
-    sys.exit(f"switchyard: {error}")
+    sys.exit(f"error: {error}")
 
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["*"])
+DEBUG = _environment.debug
+PORT = _environment.port
+DATABASE_IS_PRIVATE = not _environment.database
+REDIS_IS_PRIVATE = not _environment.redis
+REDIS_URL = _environment.redis or _private.redis
+SECRET_KEY = env.str("SECRET_KEY", "") or secret_key(LOCAL_DIR)
+ALERT_WEBHOOK_URL = _environment.alert_webhook
+ALERT_EMAIL = env.str("ALERT_EMAIL", "")
+METRICS_TOKEN = env.str("METRICS_TOKEN", "")
+ALLOWED_HOSTS = read_list(env, "ALLOWED_HOSTS", ["*"])
+CSRF_TRUSTED_ORIGINS = read_list(env, "CSRF_TRUSTED_ORIGINS", [])
+if _environment.behind_proxy:  # one that sets these headers itself, and ends TLS
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    USE_X_FORWARDED_HOST = True
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -43,6 +52,7 @@ INSTALLED_APPS = [
     "dashboard",
 ]
 MIDDLEWARE = [
+    "dashboard.api.middleware.JsonErrors",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -70,10 +80,7 @@ TEMPLATES = [
         },
     }
 ]
-RQ_QUEUES = {
-    name: {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"}
-    for name in ORCHESTRATOR.queues
-}
+RQ_QUEUES = {name: {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"} for name in ORCHESTRATOR.queues}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"
@@ -81,9 +88,31 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = BASE_DIR / "staticfiles"
+# Hashed names need `collectstatic`; without it files are served from where they lie.
+STATIC_IS_HASHED = _environment.static_hashed
+if STATIC_IS_HASHED is None:
+    STATIC_IS_HASHED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_IS_HASHED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not STATIC_IS_HASHED
+WHITENOISE_MANIFEST_STRICT = False
 EMAIL_BACKEND = env.str("EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
 EMAIL_FILE_PATH = LOCAL_DIR / "mail"
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {name: {"level": _environment.log_level} for name in ("orchestrator", "dashboard")},
+}

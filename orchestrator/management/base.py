@@ -29,7 +29,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from orchestrator.management.errors import explain_error
 
 
-class error(CommandError):  # noqa: N801, N818 - Django prints the class's name before the message: "error: …"
+class error(CommandError):  # noqa: N801 - Django prints the class's name before the message: "error: …"
     """A refusal in one line. ``returncode`` is the exit code."""
 
 
@@ -54,7 +54,7 @@ class Command(BaseCommand):
     def arguments(self, parser: CommandParser) -> None:
         """Adds the command's own arguments."""
 
-    def run(self, **options: Any) -> None:
+    def run(self, *args: Any, **options: Any) -> None:
         """Does the work; ``options`` are the parsed arguments by name. May raise ``SwitchyardError``."""
         raise NotImplementedError
 

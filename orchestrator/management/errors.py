@@ -73,7 +73,7 @@ def _redis_address() -> str:
 def _reason(error: BaseException) -> str:
     """The server's or the system's own words, without the address that the sentence already has."""
     text = _first_line(error)
-    text = re.sub(r'^connection (failed: connection )?to server at .*? failed: ', "", text)
+    text = re.sub(r"^connection (failed: connection )?to server at .*? failed: ", "", text)
     text = re.sub(r"^Error \S+ connecting to \S+\.? ?", "", text)
     text = text.removeprefix("FATAL:")
     return text.strip().rstrip(".") or type(error).__name__

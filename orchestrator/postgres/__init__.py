@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend with our own floor: version 15."""
