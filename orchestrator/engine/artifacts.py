@@ -25,14 +25,12 @@ from django.core.files import File
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
 
-from orchestrator.core.errors import Invalid, SwitchyardError
+from orchestrator.core.errors import SwitchyardError
+from orchestrator.engine.artifact_keys import check_name, slug, unslug
 from orchestrator.engine.artifact_storage import FolderStorage, storage_for
 
 Data = bytes | bytearray | memoryview | str | Path | IO[Any]
 OUTPUTS = ".outputs"
-MAX_SLUG, MAX_NAME = 150, 500
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_ESCAPED = re.compile(rb"=([0-9a-f]{2})")
 
 
 class ArtifactMissing(SwitchyardError):
@@ -55,58 +53,6 @@ class Artifact:
     def path(self) -> str:
         """The key behind ``runs/<run id>/``, for links."""
         return self.key.split("/", 2)[2]
-
-
-def slug(text: str) -> str:
-    """A path segment for any text: no two texts share one, on a file system that ignores case neither.
-
-    Lower-case letters, digits, ``.``, ``_`` and ``-`` stay; other bytes become ``=xx``. The empty text is ``_``.
-    Beyond 150 characters it is cut and ends in ``=.`` and a hash; the text then lies beside it in ``<slug>.text``.
-    """
-    if not text:
-        return "_"
-    if len(text) <= MAX_SLUG and _PLAIN.fullmatch(text):
-        return text
-    raw = text.encode("utf-8", "surrogatepass")
-    escaped = "".join(
-        chr(b) if chr(b) in "abcdefghijklmnopqrstuvwxyz0123456789" or (i and chr(b) in "._-") else f"={b:02x}"
-        for i, b in enumerate(raw)
-    )
-    if len(escaped) <= MAX_SLUG:
-        return escaped
-    return f"{escaped[:60]}=.{hashlib.sha256(raw).hexdigest()[:40]}"
-
-
-def unslug(segment: str) -> str | None:
-    """The text of a slug, or ``None`` for one that was cut."""
-    if segment == "_":
-        return ""
-    if "=." in segment:
-        return None
-    raw = _ESCAPED.sub(lambda m: bytes([int(m[1], 16)]), segment.encode())
-    return raw.decode("utf-8", "surrogatepass")
-
-
-def check_name(name: str) -> str:
-    """``name`` if it may name an artifact.
-
-    Raises:
-        Invalid: if it is empty, absolute, too long, or holds ``..``, a backslash, a control character or the like.
-    """
-    good = (
-        isinstance(name, str)
-        and 0 < len(name) <= MAX_NAME
-        and name.isprintable()
-        and "\\" not in name
-        and all(0 < len(part.encode()) <= 200 and part == part.strip(". ") for part in name.split("/"))
-    )
-    if not good:
-        raise Invalid(
-            f"{name!r:.80} cannot name an artifact; write a relative name such as out.mp4 or frames/1.jpg, without "
-            "'..', a backslash, control characters, or a dot or space at either end of a part",
-            field="name",
-        )
-    return name
 
 
 class ArtifactStore:
@@ -292,3 +238,18 @@ def _store(url: str, default: Path) -> ArtifactStore:
 def artifact_store() -> ArtifactStore:
     """The store that the settings name."""
     return _store(settings.ORCHESTRATOR.artifacts_url, settings.LOCAL_DIR / "artifacts")
+
+
+def put_output(run_id: uuid.UUID | str, step: str, shard: str, json_text: str) -> str:
+    """:meth:`ArtifactStore.put_output` of the store that the settings name."""
+    return artifact_store().put_output(run_id, step, shard, json_text)
+
+
+def load_output(ref: str) -> Any:
+    """:meth:`ArtifactStore.load_output` of the store that the settings name."""
+    return artifact_store().load_output(ref)
+
+
+def delete_prefix(run_id: uuid.UUID | str) -> int:
+    """:meth:`ArtifactStore.delete_prefix` of the store that the settings name."""
+    return artifact_store().delete_prefix(run_id)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.errors import Invalid, SwitchyardError
+from orchestrator.engine.artifact_keys import slug, unslug
 from orchestrator.engine.artifact_storage import FolderStorage, MemoryStorage, storage_for
-from orchestrator.engine.artifacts import ArtifactMissing, ArtifactStore, slug, unslug
+from orchestrator.engine.artifacts import ArtifactMissing, ArtifactStore
 
 RUN = uuid.UUID("01890000-0000-7000-8000-000000000001")
 HOSTILE = ["../../etc", "/abs", "a/b", "a\\b", ".", "..", "", "_", "A", "a", "é", "e\u0301", "\x00", "\ud800", "=41"]
