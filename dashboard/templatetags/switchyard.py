@@ -70,6 +70,12 @@ def duration(seconds: float | dt.timedelta | None) -> str:
 
 
 @register.filter
+def took(end: dt.datetime | None, start: dt.datetime | None) -> str:
+    """The time between two moments; a dash while one is missing."""
+    return duration(end - start) if end and start else "–"
+
+
+@register.filter
 def when(moment: dt.datetime | None) -> SafeString:
     """A moment in UTC: ``14:05:02`` today, ``29 Nov 14:05`` this year, ``29 Nov 2024 14:05`` before."""
     if moment is None:

@@ -1,0 +1,108 @@
+"""Permanent failures, those alike together."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from dashboard.nav import BOUND
+from dashboard.queries.paging import Page, keyset, small_int
+from orchestrator.engine.explain_words import error_text
+from orchestrator.models import DeadLetter
+
+PAGE = 50
+
+_GROUPS = f"""
+WITH recent AS (
+  SELECT id, fingerprint, workflow, step, shard, cause, first_at, last_at FROM workflow_dead_letters
+  WHERE state = 'open' ORDER BY last_at DESC, id DESC LIMIT {BOUND + 1}
+), alike AS (
+  SELECT fingerprint, count(*) AS n, min(first_at) AS first_at, max(last_at) AS last_at, max(id) AS latest,
+         count(DISTINCT shard) AS shards, min(shard) AS shard
+  FROM recent GROUP BY fingerprint
+)
+SELECT a.fingerprint, a.n, a.first_at, a.last_at, a.shards, a.shard, d.workflow, d.step, d.cause, d.error, d.id,
+       sum(a.n) OVER ()::int AS total
+FROM alike a JOIN workflow_dead_letters d ON d.id = a.latest
+ORDER BY a.n DESC, a.last_at DESC LIMIT %s
+"""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Open dead letters with one fingerprint; ``example`` is the id of the latest."""
+
+    fingerprint: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    shards: int
+    shard: str
+    workflow: str
+    step: str
+    cause: str
+    error: Any
+    example: int
+
+    @property
+    def kind(self) -> str:
+        """The error's type, or the cause where there is none."""
+        kind = self.error.get("type") if isinstance(self.error, dict) else None
+        return str(kind or self.cause.replace("_", " "))
+
+    @property
+    def message(self) -> str:
+        """The error on one line, masked."""
+        message = self.error.get("message") if isinstance(self.error, dict) else ""
+        return error_text({"message": message}, 200)
+
+    @property
+    def place(self) -> str:
+        """Where it fails: ``"480p of transcode"`` while all are of one shard."""
+        return f"{self.shard} of {self.step}" if self.shards == 1 and self.shard else self.step
+
+
+def groups(limit: int = 100) -> tuple[list[Group], int]:
+    """Open dead letters by fingerprint, most first, and how many there are in all (bounded). One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GROUPS, [limit])
+        rows = cursor.fetchall()
+    return [Group(*_parsed(row)) for row in rows], rows[0][-1] if rows else 0
+
+
+def _parsed(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    error = json.loads(row[9]) if isinstance(row[9], str) else row[9]
+    return (*row[:9], error, row[10])
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One dead letter in a list."""
+
+    letter: DeadLetter
+
+    @property
+    def message(self) -> str:
+        """The error on one line, masked."""
+        return error_text(self.letter.error, 240)
+
+
+def letters(state: str, fingerprint: str, workflow: str, cursor: str) -> tuple[list[Letter], Page[DeadLetter]]:
+    """A page of dead letters, newest first.
+
+    Raises:
+        Invalid: for a bad cursor.
+    """
+    rows = DeadLetter.objects.select_related("run").defer("run__input", "run__output", "run__error")
+    if state:
+        rows = rows.filter(state=state)
+    if fingerprint:
+        rows = rows.filter(fingerprint=fingerprint)
+    if workflow:
+        rows = rows.filter(workflow=workflow)
+    page = keyset(rows, cursor, PAGE, decode=small_int)
+    return [Letter(letter) for letter in page.items], page

@@ -1,0 +1,167 @@
+"""How things stand: counters, the runs that need somebody, failures by cause. Bounded counts, indexes only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from dashboard.nav import BOUND
+from dashboard.queries.dead_letters import Group, groups
+from dashboard.queries.queues import Queue, Worker, queues, workers
+from dashboard.queries.runs import RunRow, rows_of
+from orchestrator.core.states import RunState
+from orchestrator.models import Beat, Run
+
+LIST = 8
+#: Seconds without a beat after which the dispatcher counts as gone.
+BEAT_LATE = 30.0
+
+
+def _bounded(table: str, where: str) -> str:
+    return f"(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT {BOUND + 1}) x)"
+
+
+# At risk, as far as the rows prove it: the run waits for a try or a timer that is due only after its deadline.
+AT_RISK = f"""
+SELECT DISTINCT r.id, r.deadline_at FROM (
+  SELECT run_id, ready_at FROM workflow_steps
+  WHERE state = 'waiting' AND ready_at IS NOT NULL AND waiting_for IN ('retry', 'timer')
+  ORDER BY ready_at DESC LIMIT {BOUND}) s
+JOIN workflow_runs r ON r.id = s.run_id
+WHERE r.state = 'running' AND r.deadline_at >= now() AND r.deadline_at < s.ready_at
+ORDER BY r.deadline_at LIMIT {BOUND + 1}
+"""
+
+_COUNTS = f"""
+SELECT
+  {_bounded("workflow_runs", "state = 'running'")} AS running,
+  {_bounded("workflow_runs", "state = 'running' AND deadline_at < now()")} AS overdue,
+  (SELECT min(deadline_at) FROM workflow_runs WHERE state = 'running' AND deadline_at < now()) AS worst,
+  {_bounded("workflow_runs", "state = 'compensating'")} AS compensating,
+  (SELECT min(stopped_at) FROM workflow_runs
+    WHERE state = 'compensating' AND stop IS NOT NULL
+      AND NOT (state IN ('cancelled', 'done', 'failed'))) AS undoing_since,
+  {_bounded("workflow_steps", "state = 'queued'")} AS queued,
+  (SELECT finished_at FROM workflow_runs WHERE state IN ('cancelled', 'done', 'failed')
+    ORDER BY finished_at DESC LIMIT 1) AS last_end
+"""
+
+_WAITS = f"""
+SELECT waiting_for, count(*), min(ready_at) FROM (
+  SELECT waiting_for, ready_at FROM workflow_steps WHERE state = 'waiting' LIMIT {BOUND + 1}) x
+GROUP BY waiting_for
+"""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The tiles. ``waits``: what steps wait for, with how many; times are the worst of each."""
+
+    running: int
+    overdue: int
+    worst: datetime | None
+    compensating: int
+    undoing_since: datetime | None
+    queued: int
+    last_end: datetime | None
+    retrying: int
+    next_try: datetime | None
+    waits: dict[str, int]
+    at_risk: int
+    next_at_risk: datetime | None
+
+    @property
+    def waiting(self) -> int:
+        """Steps that wait for anything but a try."""
+        return sum(self.waits.values())
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything on the page."""
+
+    counts: Counts
+    rows: list[RunRow]
+    dead: list[Group]
+    dead_total: int
+    queues: list[Queue]
+    workers: list[Worker]
+    dispatcher: Beat | None
+    now: datetime
+
+    @property
+    def dispatcher_gone(self) -> bool:
+        """Whether the dispatcher was seen once and is not seen any more."""
+        return bool(self.dispatcher) and self.silent > BEAT_LATE
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the dispatcher's last beat."""
+        return (self.now - self.dispatcher.beat_at).total_seconds() if self.dispatcher else 0.0
+
+
+def overview() -> Overview:
+    """The page in a fixed number of queries."""
+    counts, risky = _counts()
+    dead, total = groups(limit=4)
+    found = workers()
+    return Overview(
+        counts,
+        _attention(risky),
+        dead,
+        total,
+        queues(found),
+        found,
+        Beat.objects.filter(name="dispatcher").first(),
+        timezone.now(),
+    )
+
+
+def _one(sql: str) -> dict[str, Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        names = [column.name for column in cursor.description or ()]
+        return dict(zip(names, cursor.fetchone(), strict=True))
+
+
+def at_risk() -> list[tuple[Any, datetime]]:
+    """(run id, deadline) of running runs that will miss their deadline, soonest first."""
+    return _all(AT_RISK)
+
+
+def _all(sql: str) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def _counts() -> tuple[Counts, list[Any]]:
+    row = _one(_COUNTS)
+    waits = {name: (count, due) for name, count, due in _all(_WAITS)}
+    risky = at_risk()
+    retrying, next_try = waits.pop("retry", (0, None))
+    counts = Counts(
+        **row,
+        retrying=retrying,
+        next_try=next_try,
+        waits={name: count for name, (count, _) in waits.items()},
+        at_risk=len(risky),
+        next_at_risk=risky[0][1] if risky else None,
+    )
+    return counts, [run_id for run_id, _ in risky]
+
+
+def _attention(risky: list[Any]) -> list[RunRow]:
+    """Overdue runs first, then those at risk, then those that run longest."""
+    live = Run.objects.filter(state=RunState.RUNNING).defer("input", "output")
+    found = list(live.filter(deadline_at__lt=Now()).order_by("deadline_at")[:LIST])
+    if len(found) < LIST and risky:
+        found += live.filter(pk__in=risky[:LIST]).order_by("deadline_at")
+    if len(found) < LIST:
+        found += live.exclude(pk__in=[run.pk for run in found]).order_by("id")[: LIST - len(found)]
+    return rows_of(found[:LIST], at_risk=set(risky))
