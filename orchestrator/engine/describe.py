@@ -16,7 +16,8 @@ from orchestrator.core.mask import mask, mask_error, mask_text
 from orchestrator.core.states import Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
 from orchestrator.engine.estimate import Estimate, at_risk, estimate, estimates
 from orchestrator.engine.explain import brief, briefs, where
-from orchestrator.engine.plans import Node, Plan, plan
+from orchestrator.engine.plans import Node, Plan
+from orchestrator.engine.reading import plan
 from orchestrator.engine.progress import progress
 from orchestrator.models import Run, Step
 

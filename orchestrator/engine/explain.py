@@ -51,7 +51,9 @@ def where(run: Run, now: datetime | None = None) -> Where:
 
 def explain(facts: Facts) -> Where:
     """The same from facts already read."""
-    told = _TELL[RunState(facts.run.state)](facts)
+    # A run that stops stays "running" until its last attempt has ended.
+    tell = stopping if facts.run.stop and not facts.terminal else _TELL[RunState(facts.run.state)]
+    told = tell(facts)
     lead = sentences(told.lead)
     return Where(sentences(lead, *told.rest), sentences(*told.next), reply(facts.run, facts.now), lead, told.due)
 

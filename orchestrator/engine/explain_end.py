@@ -83,7 +83,7 @@ def cancelled(facts: Facts) -> Told:
     told = Told("", [_undo(facts)])
     if run.cause == Cause.CANCELLED or run.stop == StopReason.CANCEL:
         told.lead = _why(facts)
-        told.rest.insert(0, f"It stood at {run.current_step}" if run.current_step else "It had not started")
+        told.rest.insert(0, f"It stood at {facts.place}" if facts.place else "It had not started")
     else:
         told.lead = f"Cancelled after {_took(facts)}"
         told.rest.insert(0, _why(facts))
@@ -108,7 +108,7 @@ def _why(facts: Facts) -> str:
         return _deadline(facts)
     error = run.error if isinstance(run.error, dict) else {}
     row = facts.failed_row
-    name = label(error.get("step") or run.current_step or "it", error.get("shard"))
+    name = label(error.get("step") or facts.place or "it", error.get("shard"))
     attempts = f" after {number(row.attempt, 'attempt')}" if row is not None and row.attempt > 1 else ""
     text = error_text(error or (row.error if row else None))
     return f"{name} {DID.get(Cause(run.cause), 'failed') if run.cause else 'failed'}{attempts}{in_brackets(text)}"
@@ -120,7 +120,7 @@ def _deadline(facts: Facts) -> str:
     text = f"The deadline of {span(run.deadline_seconds)} passed{passed}"
     caught = facts.stopped_rows
     if not caught:
-        return f"{text}, while it stood at {run.current_step}" if run.current_step else text
+        return f"{text}, while it stood at {facts.place}" if facts.place else text
     first = caught[0]
     begun = first.started_at or first.created_at
     ran = span(((first.finished_at or facts.now) - begun).total_seconds())

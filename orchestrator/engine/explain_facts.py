@@ -11,7 +11,8 @@ from django.db.models import Case, Count, Q, Value, When
 from django.utils import timezone
 
 from orchestrator.core.states import STEP_LIVE, Kind, RunState, StepState, WaitingFor, is_terminal
-from orchestrator.engine.plans import Plan, plan
+from orchestrator.engine.plans import Plan
+from orchestrator.engine.reading import plan
 from orchestrator.models import AuditRecord, Lease, Pause, Run, Step
 
 LIVE = sorted(STEP_LIVE)
@@ -73,6 +74,14 @@ class Facts:
         return is_terminal(self.run.state)
 
     @cached_property
+    def place(self) -> str:
+        """The step that a run stands or stopped at; while it undoes, ``current_step`` names a compensation."""
+        if self.run.current_step in self.plan.by_id:
+            return self.run.current_step
+        begun = [n.id for n, letter in zip(self.plan.nodes, self.run.node_states, strict=False) if letter in "afc"]
+        return begun[-1] if begun else ""
+
+    @cached_property
     def focus(self) -> Step | None:
         """The open row to talk about first: of the undo while that runs, else the one in most trouble."""
         rows = Step.objects.filter(run=self.run, state__in=LIVE).defer(*_LIGHT)
@@ -84,7 +93,7 @@ class Facts:
     def failed_row(self) -> Step | None:
         """The row whose failure stopped the run."""
         error = self.run.error if isinstance(self.run.error, dict) else {}
-        where = Q(step=error.get("step") or self.run.current_step, shard=error.get("shard") or "")
+        where = Q(step=error.get("step") or self.place, shard=error.get("shard") or "")
         return Step.objects.filter(where, run=self.run).defer(*_LIGHT).first()
 
     @cached_property

@@ -49,7 +49,7 @@ def _not_begun(facts: Facts) -> Told:
     if run.started_at is None:
         waited = span((now - (run.available_at or run.submitted_at)).total_seconds())
         return Told(f"Not started yet, for {waited}", ["It waits for other runs to end"], [then, clock_starts])
-    return Told(f"Between steps, after {run.current_step or 'the start'}", [overdue(facts)])
+    return Told(f"Between steps, after {facts.place or 'the start'}", [overdue(facts)])
 
 
 def _plain(facts: Facts, row: Step) -> Told:
@@ -111,9 +111,11 @@ def _then(facts: Facts, row: Step) -> str:
         return "Then the run is done" if row.state != StepState.WAITING or row.waiting_for else ""
     nodes = facts.plan.nodes
     following = [nodes[i].id for i in facts.plan.by_id[row.step].successors if nodes[i].id in pending]
-    first = listed(following or pending[:1])
-    more = len(pending) - (len(following) or 1)
-    return f"Then {first}" + (f" and {number(more, 'more step')}" if more else "")
+    first = (following or pending)[:3]
+    more = len(pending) - len(first)
+    if more:
+        return f"Then {', '.join(first)} and {number(more, 'more step')}"
+    return f"Then {listed(first)}"
 
 
 def _otherwise(facts: Facts, row: Step) -> str:

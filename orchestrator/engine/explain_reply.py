@@ -6,7 +6,8 @@ from datetime import datetime
 
 from orchestrator.core.states import NodeState, RunState
 from orchestrator.engine.explain_words import clock, sentences
-from orchestrator.engine.plans import Plan, plan
+from orchestrator.engine.plans import Plan
+from orchestrator.engine.reading import plan
 from orchestrator.models import Run
 
 

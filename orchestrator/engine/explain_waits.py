@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.core.states import StepState, WaitingFor
+from orchestrator.core.states import Cause, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import (
     DID,
@@ -60,7 +60,7 @@ def _running(facts: Facts, row: Step, name: str) -> str:
 
 
 def _retry(facts: Facts, row: Step, name: str) -> str:
-    what = DID["error"]
+    what = DID.get(Cause(row.cause), "failed") if row.cause else "failed"
     text = f"{name} {what} {times(row.attempt)}{in_brackets(error_text(row.error))}"
     return f"{text} and tries again {at_in(row.ready_at, facts.now) if row.ready_at else 'soon'}"
 
