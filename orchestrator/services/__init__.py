@@ -6,7 +6,9 @@ keep their data in the project's ``.local``, and run until :func:`stop`. No Djan
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from orchestrator.services.postgres import Postgres
 from orchestrator.services.state import ServicesError, load, locked, save
 from orchestrator.services.valkey import Valkey
 
-__all__ = ["LOCAL", "ServicesError", "Urls", "ensure", "private_names", "status", "stop"]
+__all__ = ["LOCAL", "ServicesError", "Urls", "ensure", "private_names", "reset", "status", "stop"]
 
 LOCAL = Path(__file__).resolve().parent.parent.parent / ".local"
 #: Name in ``services.json`` and on the command line -> (class, environment variable, key of the address).
@@ -88,6 +90,27 @@ def stop(local: Path = LOCAL, names: list[str] | None = None) -> list[str]:
             server = _SERVERS[name][0](local, kept.get(name, {}))
             if server.stop():
                 stopped.append(server.name)
+    return stopped
+
+
+def reset(local: Path = LOCAL) -> list[str]:
+    """Stops the private servers and deletes their data, artifacts and sign-ins; the names of those that ran.
+
+    Raises:
+        ServicesError: ``manage.py up`` is running on them.
+    """
+    with locked(local), (local / "up.lock").open("a") as up:
+        try:
+            fcntl.flock(up, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ServicesError("Switchyard is running here; stop it first (Ctrl-C where make run runs)") from None
+        kept = load(local)
+        servers = [cls(local, kept.get(name, {})) for name, (cls, _, _) in _SERVERS.items()]
+        stopped = [server.name for server in servers if server.stop()]
+        for folder in [*(server.data for server in servers), local / "artifacts", local / "mail"]:
+            shutil.rmtree(folder, ignore_errors=True)
+        (local / "credentials.json").unlink(missing_ok=True)
+        save(local, {name: value for name, value in kept.items() if name == "secret_key"})
     return stopped
 
 

@@ -18,15 +18,18 @@ class Command(base.Command):
     help = (
         "The private PostgreSQL and Valkey, used where DATABASE_URL and REDIS_URL are unset. "
         "start: start both. stop: stop both, data stay. status: exit 1 unless both run. "
+        "reset --yes: stop both and delete their data. "
         'env: start both and print their addresses for a shell: eval "$(python manage.py services env)".'
     )
 
     def arguments(self, parser: CommandParser) -> None:
         """One verb."""
-        parser.add_argument("action", choices=["start", "stop", "status", "env"])
+        parser.add_argument("action", choices=["start", "stop", "status", "env", "reset"])
+        parser.add_argument("--yes", action="store_true", help="reset: really delete the data")
 
     def run(self, **options: Any) -> None:
         """Does it."""
+        self.sure: bool = options["yes"]
         getattr(self, f"do_{options['action']}")()
 
     def do_start(self) -> None:
@@ -51,6 +54,13 @@ class Command(base.Command):
         urls = self._start()
         values = {"DATABASE_URL": urls.database, "REDIS_URL": urls.redis}
         self.emit(values, text="export " + " ".join(f"{name}={shlex.quote(url)}" for name, url in values.items()))
+
+    def do_reset(self) -> None:
+        """Deletes what the private servers hold, and the sign-ins that go with it."""
+        if not self.sure:
+            raise base.UsageError("this deletes every run, sign-in and artifact of the private servers; add --yes")
+        stopped = services.reset()
+        self.emit({"stopped": stopped, "reset": True}, text="the private servers are empty; make run starts anew")
 
     def _start(self) -> services.Urls:
         names = services.private_names(services.LOCAL)
