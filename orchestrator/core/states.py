@@ -97,6 +97,7 @@ class NodeState(StrEnum):
     SKIPPED = "s"
     FAILED = "f"
     CANCELLED = "c"
+    BLOCKED = "b"  # the run stopped before the step was reached
 
 
 class DeadLetterState(StrEnum):

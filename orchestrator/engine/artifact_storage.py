@@ -83,6 +83,8 @@ class MemoryStorage(Storage):
 
     def size(self, name: str) -> int:
         """Bytes."""
+        if name not in self._files:
+            raise FileNotFoundError(name)
         return len(self._files[name])
 
     def listdir(self, path: str) -> tuple[list[str], list[str]]:

@@ -15,6 +15,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,14 @@ from orchestrator.engine.artifact_storage import FolderStorage, storage_for
 
 Data = bytes | bytearray | memoryview | str | Path | IO[Any]
 OUTPUTS = ".outputs"
+_SHOWN = {
+    "mp4": "video/mp4",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "json": "application/json",
+    "txt": "text/plain; charset=utf-8",
+}
 
 
 class ArtifactMissing(SwitchyardError):
@@ -53,6 +62,16 @@ class Artifact:
     def path(self) -> str:
         """The key behind ``runs/<run id>/``, for links."""
         return self.key.split("/", 2)[2]
+
+    @property
+    def media_type(self) -> str:
+        """By the name's ending: one of those a browser may show, else ``application/octet-stream``."""
+        return media_type(self.name)
+
+
+def media_type(name: str) -> str:
+    """What a browser may be told of a file with this name. HTML, SVG and the rest are bytes to download."""
+    return _SHOWN.get(name.rsplit(".", 1)[-1].lower() if "." in name else "", "application/octet-stream")
 
 
 class ArtifactStore:
@@ -102,10 +121,14 @@ class ArtifactStore:
         if self.storage.exists(key):
             self.storage.delete(key)
 
-    def list_run(self, run_id: uuid.UUID | str, step: str | None = None, shard: str | None = None) -> list[Artifact]:
-        """What handlers of a run have stored, by step, shard and name; without outputs over the inline limit."""
+    def iter_run(
+        self, run_id: uuid.UUID | str, step: str | None = None, shard: str | None = None
+    ) -> Iterator[Artifact]:
+        """What handlers of a run have stored, by step, shard and name; without outputs over the inline limit.
+
+        Looks only as far as it is read, so a page may take the first few of many thousands.
+        """
         root = f"runs/{run_id}"
-        found: list[Artifact] = []
         for step_slug in [slug(step)] if step is not None else self._listdir(root)[0]:
             if step_slug == OUTPUTS:
                 continue
@@ -114,8 +137,9 @@ class ArtifactStore:
                 base = f"{folder}/{shard_slug}"
                 names = sorted(self._walk(base))
                 texts = (self._text(root, step_slug), self._text(folder, shard_slug)) if names else ("", "")
-                found += [Artifact(n, f"{base}/{n}", self.storage.size(f"{base}/{n}"), *texts) for n in names]
-        return found
+                for name in names:
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        yield Artifact(name, f"{base}/{name}", self.storage.size(f"{base}/{name}"), *texts)
 
     def delete_prefix(self, run_id: uuid.UUID | str) -> int:
         """Deletes everything of a run and says how many files that were."""
@@ -227,7 +251,7 @@ class StepArtifacts:
 
     def list(self, step: str | None = None, shard: str | None = None) -> list[Artifact]:
         """Artifacts of this run, of all steps and shards unless one is named."""
-        return self._store.list_run(self._run_id, step, shard)
+        return list(self._store.iter_run(self._run_id, step, shard))
 
 
 @lru_cache(maxsize=4)

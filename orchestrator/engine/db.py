@@ -76,8 +76,14 @@ def caller_transaction() -> Iterator[Connection]:
         yield raw
 
 
+def put(conn: Connection, statement: str, params: Any = None) -> psycopg.Cursor[Any]:
+    """Sends a statement whose rows, if any, are fetched later: in pipeline mode it costs no round trip of its own."""
+    cursor = psycopg.Cursor(conn, row_factory=namedtuple_row)
+    cursor.execute(statement, params)
+    return cursor
+
+
 def rows(conn: Connection, statement: str, params: Any = None) -> list[Any]:
     """Named rows of one statement, on either kind of connection."""
-    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
-        cursor.execute(statement, params)
-        return cursor.fetchall() if cursor.description else []
+    cursor = put(conn, statement, params)
+    return cursor.fetchall() if cursor.description else []

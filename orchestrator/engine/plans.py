@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from functools import lru_cache
 
 from orchestrator.core.errors import NotFound
 from orchestrator.core.retry import backoff_delay
 from orchestrator.core.states import NodeState
 from orchestrator.definitions.spec import CompensateSpec, StepSpec, WorkflowSpec
+from orchestrator.engine.db import Connection, rows
 from orchestrator.models import Definition
 
 
@@ -78,17 +79,24 @@ def retry_delay(spec: StepSpec | CompensateSpec, failures: int) -> float:
     return backoff_delay(failures, first=b.first, factor=b.factor, maximum=b.max, jitter=b.jitter)
 
 
-@lru_cache(maxsize=1024)
-def plan(definition_id: int) -> Plan:
-    """The compiled definition. Definitions are immutable, so the cache never goes stale.
+_plans: dict[int, Plan] = {}
+
+
+def load_plan(conn: Connection, definition_id: int) -> Plan:
+    """The compiled definition. Definitions are immutable, so what has been read once never goes stale.
 
     Raises:
         NotFound: there is no such definition.
     """
-    stored = Definition.objects.filter(pk=definition_id).values_list("spec", flat=True).first()
-    if stored is None:
-        raise NotFound(f"definition {definition_id} is not in the database")
-    return Plan(definition_id, WorkflowSpec.model_validate(stored))
+    known = _plans.get(definition_id)
+    if known is None:
+        found = rows(conn, "SELECT spec FROM workflow_definitions WHERE id = %s", [definition_id])
+        if not found:
+            raise NotFound(f"definition {definition_id} is not in the database")
+        spec = found[0].spec
+        known = Plan(definition_id, WorkflowSpec.model_validate(json.loads(spec) if isinstance(spec, str) else spec))
+        _plans[definition_id] = known
+    return known
 
 
 def latest_definition(workflow: str, version: int | None = None) -> Definition:

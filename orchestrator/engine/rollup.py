@@ -40,7 +40,10 @@ def add(metric: str, labels: dict[str, Any] | None = None, value: float = 1.0) -
 
 
 def totals() -> list[Count]:
-    """Every counter, folded or not, read in one statement: an increment that moves is seen once."""
+    """Every counter, folded or not, read in one statement: an increment that moves is seen once.
+
+    Rounded to 0.001, so that sums taken in another order never seem to go down.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
             f"""SELECT metric, labels::text, sum(value) FROM (
@@ -49,7 +52,7 @@ def totals() -> list[Count]:
                     SELECT metric, labels, value FROM {RollupDelta._meta.db_table}
                 ) counts GROUP BY metric, labels ORDER BY metric, labels"""
         )
-        return [Count(metric, _labels(labels), float(value)) for metric, labels, value in cursor.fetchall()]
+        return [Count(metric, _labels(labels), round(float(value), 3)) for metric, labels, value in cursor.fetchall()]
 
 
 def _labels(text: str) -> dict[str, str]:

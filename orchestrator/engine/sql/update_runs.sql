@@ -21,5 +21,3 @@ FROM unnest(
     %(output_refs)s::text[]
 ) AS u(id, node_states, delta, current_step, state, cause, error, stop, compensation, output, output_ref)
 WHERE r.id = u.id
-RETURNING r.id, r.workflow, r.state, r.cause, r.finished_at,
-          extract(epoch FROM clock_timestamp() - coalesce(r.started_at, r.submitted_at))::float8 AS seconds

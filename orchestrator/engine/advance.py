@@ -1,0 +1,249 @@
+"""What becomes ready when steps end: the one place that reads the graph.
+
+Nothing here writes. It runs under the run's lock, on a :class:`~orchestrator.engine.edit.RunEdit`, and is the same
+for the first steps of a new run, for what follows a completion, and for what a retry opens again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from django.conf import settings
+
+from orchestrator.core.shards import MAX_ITEMS, shard_names
+from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, StepState, StopReason
+from orchestrator.core.templates import MISSING, follow
+from orchestrator.core.text import NotStorable, to_json
+from orchestrator.engine.edit import NewFanOut, NewStep, ReadOutput, RunEdit, Take
+from orchestrator.engine.plans import Node, Plan
+
+#: Up to this many shards are made together with the rows of other runs; more get a statement of their own.
+SMALL_FAN_OUT = 64
+#: Tickets that a fan-out puts out at once: more would only be popped and found spent.
+MAX_TICKETS = 64
+
+
+def take_nothing(plan: Plan, node: Node, count: int) -> int:
+    """For callers that are not workers: everything goes out through the outbox."""
+    return 0
+
+
+def new_token() -> int:
+    """A claim token. Random, so that a claim that was lost never passes for its successor."""
+    return random.getrandbits(52)
+
+
+def close_node(edit: RunEdit, row: Any) -> None:
+    """Notes that a step or shard (a row of sql/settle_steps that is now terminal) has ended."""
+    node = edit.plan.by_id[row.step]
+    edit.delta -= 1
+    if row.state == StepState.CANCELLED and not edit.stopping:
+        _halt_for_passed_deadline(edit)
+    if node.is_fan_out and row.shard:
+        _close_shard(edit, node, row)
+    elif row.state == StepState.FAILED:
+        _close_failed(edit, node, row, NodeState.FAILED)
+    else:
+        edit.mark(node, _LETTERS[row.state])
+
+
+def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
+    if row.state == StepState.FAILED and not _may_go_on(node, row):
+        _stop_or_go_on(edit, node, row)
+    if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
+        if row.cancelled or (row.failed and node.spec.join.mode == "all") or not _enough(node, row):
+            letter = NodeState.FAILED if row.failed else NodeState.CANCELLED
+            edit.mark(node, letter)
+        else:
+            edit.mark(node, NodeState.SKIPPED if row.skipped == row.total else NodeState.DONE)
+    elif not edit.stopping:
+        edit.released[node.id] = edit.released.get(node.id, 0) + 1
+
+
+def _may_go_on(node: Node, row: Any) -> bool:
+    """Whether the join can still be met although a shard failed."""
+    join = node.spec.join
+    if join.mode == "settled":
+        return True
+    if join.mode == "at_least":
+        return bool(row.failed <= row.total - _needed(node, row.total))
+    return False
+
+
+def _enough(node: Node, row: Any) -> bool:
+    return node.spec.join.mode != "at_least" or row.done + row.skipped >= _needed(node, row.total)
+
+
+def _needed(node: Node, total: int) -> int:
+    join = node.spec.join
+    if join.percent is not None:
+        return -(-total * join.percent // 100)
+    return min(join.count or 0, total)
+
+
+def _close_failed(edit: RunEdit, node: Node, row: Any, letter: NodeState) -> None:
+    _stop_or_go_on(edit, node, row)
+    edit.mark(node, letter)
+
+
+def _stop_or_go_on(edit: RunEdit, node: Node, row: Any) -> None:
+    if node.spec.on_error == "fail":
+        edit.fail(Cause(row.cause), run_error(row.error_text, row.step, row.shard))
+
+
+def run_error(error: str | None, step: str, shard: str) -> str:
+    """JSON text of a run's error: the step's error with where it happened, without the traceback."""
+    parts = json.loads(error) if error else {}
+    kept = {"type": parts.get("type", ""), "message": parts.get("message", ""), "step": step, "shard": shard}
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def _halt_for_passed_deadline(edit: RunEdit) -> None:
+    """A handler saw the deadline pass before the dispatcher did."""
+    edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
+
+
+_LETTERS = {
+    StepState.DONE: NodeState.DONE,
+    StepState.SKIPPED: NodeState.SKIPPED,
+    StepState.CANCELLED: NodeState.CANCELLED,
+    StepState.REJECTED: NodeState.FAILED,
+}
+
+
+def open_ready(edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> None:
+    """Opens every candidate whose predecessors have all ended well; what is skipped at once is passed through."""
+    while edit.candidates and not edit.stopping:
+        node = edit.plan.nodes[edit.candidates.pop(0)]
+        if edit.nodes[node.index] != NodeState.PENDING:
+            continue
+        if all(edit.nodes[i] in NODE_SATISFIED for i in node.after):
+            _open(edit, node, read, take)
+
+
+def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
+    spec = node.spec
+    if node.id in edit.existing:
+        _reopen(edit, node)
+    elif spec.when is not None and not _holds(edit, spec.when, read):
+        edit.add(NewStep(node.id, StepState.SKIPPED))
+        edit.mark(node, NodeState.SKIPPED)
+    elif spec.fan_out is not None:
+        _open_fan_out(edit, node, read, take)
+    elif spec.wait is not None:
+        edit.add(NewStep(node.id, StepState.WAITING, waiting_for="timer", ready_in=spec.wait))
+        edit.mark(node, NodeState.ACTIVE)
+    else:
+        _open_plain(edit, node, take)
+
+
+def _reopen(edit: RunEdit, node: Node) -> None:
+    """After a retry: the rows that are to run again are there, pending; the others keep their results."""
+    count = edit.existing[node.id]
+    window = min(node.spec.window or settings.ORCHESTRATOR.default_window, count)
+    edit.released[node.id] = window
+    edit.current_step = node.id
+    edit.mark(node, NodeState.ACTIVE)
+    edit.ticket(node.id, node.spec.queue, min(window, MAX_TICKETS))
+
+
+def _open_plain(edit: RunEdit, node: Node, take: Take) -> None:
+    taken = take(edit.plan, node, 1)
+    edit.mark(node, NodeState.ACTIVE)
+    edit.current_step = node.id
+    edit.add(
+        NewStep(
+            node.id,
+            StepState.RUNNING if taken else StepState.QUEUED,
+            max_attempts=node.spec.retries + 1,
+            queue=node.spec.queue,
+            token=new_token() if taken else None,
+        )
+    )
+    if not taken:
+        edit.ticket(node.id, node.spec.queue)
+
+
+def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
+    try:
+        items = _items(edit, node, read)
+        texts = [to_json(item, f"item {i}") for i, item in enumerate(items)]
+    except (BadFanOut, NotStorable) as problem:
+        _refuse_fan_out(edit, node, str(problem))
+        return
+    edit.current_step = node.id
+    if not items:
+        edit.add(NewStep(node.id, StepState.SKIPPED))
+        edit.mark(node, NodeState.SKIPPED)
+        return
+    shards = shard_names(items)
+    window = min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items))
+    bulk = len(items) > SMALL_FAN_OUT
+    taken = 0 if bulk else min(take(edit.plan, node, window), window)
+    edit.mark(node, NodeState.ACTIVE)
+    edit.fan_outs.append(
+        NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk)
+    )
+    if bulk:
+        edit.delta += len(items)
+    else:
+        for i, (shard, text) in enumerate(zip(shards, texts, strict=True)):
+            state = StepState.RUNNING if i < taken else StepState.QUEUED if i < window else StepState.PENDING
+            edit.add(
+                NewStep(
+                    node.id,
+                    state,
+                    shard=shard,
+                    ordinal=i,
+                    max_attempts=node.spec.retries + 1,
+                    queue=node.spec.queue,
+                    item=text,
+                    token=new_token() if i < taken else None,
+                )
+            )
+    if window > taken:
+        edit.ticket(node.id, node.spec.queue, min(window - taken, MAX_TICKETS))
+
+
+class BadFanOut(ValueError):
+    """What the step was to fan out over is not a list, or too long; the message says which."""
+
+
+def _items(edit: RunEdit, node: Node, read: ReadOutput) -> list[Any]:
+    fan_out = node.spec.fan_out
+    assert fan_out is not None
+    if fan_out.source is None:
+        return list(fan_out.items or [])
+    value = lookup(edit, fan_out.source, read)
+    if value is MISSING or not isinstance(value, list):
+        kind = "nothing" if value is MISSING or value is None else type(value).__name__
+        raise BadFanOut(f"{fan_out.source} is {kind}, not a list, so {node.id} has nothing to fan out over")
+    if len(value) > MAX_ITEMS:
+        raise BadFanOut(f"{fan_out.source} has {len(value):,} items; a fan-out takes at most {MAX_ITEMS:,}")
+    return value
+
+
+def _refuse_fan_out(edit: RunEdit, node: Node, message: str) -> None:
+    error = json.dumps({"type": "InvalidFanOut", "message": message}, ensure_ascii=False)
+    edit.add(NewStep(node.id, StepState.FAILED, cause=Cause.INVALID_FAN_OUT, error=error))
+    if node.spec.on_error == "fail":
+        edit.fail(Cause.INVALID_FAN_OUT, run_error(error, node.id, ""))
+    edit.mark(node, NodeState.FAILED)
+
+
+def _holds(edit: RunEdit, condition: str, read: ReadOutput) -> bool:
+    value = lookup(edit, condition, read)
+    return value is not MISSING and bool(value)
+
+
+def lookup(edit: RunEdit, path: str, read: ReadOutput) -> Any:
+    """The value at ``step.path`` in the outputs of this run, or ``input.path``; MISSING where there is none."""
+    root, *rest = path.split(".")
+    if root == "input":
+        return follow(read(edit.id, None), rest)
+    node = edit.plan.by_id[root]
+    if edit.nodes[node.index] == NodeState.SKIPPED:
+        return MISSING
+    return follow(read(edit.id, node), rest)

@@ -1,0 +1,337 @@
+"""The only writer of states: every statement that changes a run or a step is issued here.
+
+Callers lock first (:func:`lock_runs`), decide on :class:`~orchestrator.engine.edit.RunEdit` objects, and write with
+:func:`write`. All of them work on arrays, whatever number of runs is concerned, and on either kind of connection; on
+an engine connection in pipeline mode a whole :func:`write` costs one round trip.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+
+from orchestrator.core import metric_names
+from orchestrator.core.fingerprint import fingerprint
+from orchestrator.core.states import RUN_TERMINAL, RunState, StepState, StopReason
+from orchestrator.engine.db import Connection, put, rows, sql
+from orchestrator.engine.edit import NewStep, RunEdit
+
+__all__ = ["Closure", "Counters", "Holder", "Ticket", "sql"]
+
+
+class Closure(NamedTuple):
+    """How one attempt ended. ``output`` and ``error`` are JSON text; ``delay`` is seconds until the next try."""
+
+    run_id: UUID
+    step_id: int
+    attempt: int
+    token: int
+    state: StepState
+    cause: str | None = None
+    delay: float | None = None
+    output: str | None = None
+    output_ref: str | None = None
+    error: str | None = None
+
+
+class Ticket(NamedTuple):
+    """Work to be claimed: at most ``most`` queued rows of a step of a run."""
+
+    run_id: UUID
+    step: str
+    most: int
+
+
+class Holder(NamedTuple):
+    """The worker process that claims: its lease and its name."""
+
+    lease_id: int
+    worker: str
+
+
+Counters = dict[tuple[str, str], float]
+
+
+def relax_commit(conn: Connection) -> None:
+    """This transaction need not wait for the disk: a crash of the database can only make a step run again."""
+    if not settings.ORCHESTRATOR.sync_commit:
+        put(conn, "SELECT set_config('synchronous_commit', 'off', true)")
+
+
+def sync_commit(conn: Connection) -> None:
+    """This transaction ends a run: it waits for the disk after all."""
+    put(conn, "SELECT set_config('synchronous_commit', 'on', true)")
+
+
+def lock_runs(conn: Connection, run_ids: Iterable[UUID]) -> list[Any]:
+    """Locks runs by id and reads them (sql/lock_runs). Call it before anything else in the transaction."""
+    return rows(conn, sql("lock_runs"), {"runs": sorted(set(run_ids))})
+
+
+def settle(conn: Connection, closures: Sequence[Closure]) -> list[Any]:
+    """Takes rows out of ``running`` where (state, attempt, token) still match; returns those really changed."""
+    return rows(conn, sql("settle_steps"), settle_params(closures))
+
+
+def settle_params(closures: Sequence[Closure]) -> dict[str, Any]:
+    """Parameters of sql/settle_steps."""
+    _, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(list, zip(*closures, strict=True))
+    return {"ids": ids, "attempts": attempts, "tokens": tokens, "states": states, "causes": causes, "delays": delays,
+            "outputs": outputs, "refs": refs, "errors": errors}  # fmt: skip
+
+
+def claim(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> list[Any]:
+    """Claims queued rows for a worker process; returns what a worker needs to run them (sql/claim_steps)."""
+    return send_claim(conn, tickets, holder).fetchall() if tickets else []
+
+
+def send_claim(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> Any:
+    """The same as part of a pipeline: the cursor's rows are fetched when it has been flushed."""
+    runs, steps, limits = map(list, zip(*tickets, strict=True))
+    params = {"runs": runs, "steps": steps, "limits": limits, "lease": holder.lease_id, "worker": holder.worker}
+    return put(conn, sql("claim_steps"), params)
+
+
+def give_back(conn: Connection, claims: Sequence[tuple[int, int, int]]) -> list[Any]:
+    """Queues again what was claimed (id, attempt, token) and never begun; the attempt is not spent."""
+    if not claims:
+        return []
+    ids, attempts, tokens = map(list, zip(*claims, strict=True))
+    return rows(conn, sql("release_claims"), {"ids": ids, "attempts": attempts, "tokens": tokens})
+
+
+def close_unstarted(conn: Connection, run_id: UUID, reason: StopReason) -> list[Any]:
+    """Closes a stopped run's rows that are not running; counts by step."""
+    return rows(conn, sql("close_unstarted"), {"run": run_id, "reason": reason})
+
+
+def insert_compensations(conn: Connection, run_id: UUID, planned: list[dict[str, Any]]) -> None:
+    """Makes the rows that undo, all pending (see ``unwind``)."""
+    params = {
+        "run": run_id,
+        "names": [p["name"] for p in planned],
+        "shards": [p["shard"] for p in planned],
+        "waves": [p["wave"] for p in planned],
+        "retries": [p["retries"] for p in planned],
+        "queues": [p["queue"] for p in planned],
+        "items": [p["item"] for p in planned],
+        "undoes": [p["undoes"] for p in planned],
+        "undoes_steps": [json.dumps(p["undoes_steps"]) for p in planned],
+    }
+    put(conn, sql("insert_compensations"), params)
+
+
+def release_wave(conn: Connection, run_id: UUID) -> list[Any]:
+    """Queues the next compensations of a run."""
+    return rows(conn, sql("release_wave"), {"run": run_id})
+
+
+def mark_undone(conn: Connection, run_id: UUID, ended: list[Any]) -> None:
+    """Notes what the compensations that ended (rows of sql/settle_steps) undid."""
+    own = [row.undoes_id for row in ended if row.undoes_id]
+    steps = [step for row in ended if not row.undoes_id for step in row.undoes_steps or []]
+    put(conn, sql("mark_undone"), {"run": run_id, "rows": own, "steps": steps})
+
+
+def wake_due(conn: Connection, limit: int) -> list[Any]:
+    """Queues steps whose retry is due."""
+    return rows(conn, sql("wake_due"), {"limit": limit})
+
+
+def write(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None, counters: Counters) -> Made:
+    """Writes the edits of locked runs. ``counters`` gains what the metrics count, and is appended with the rest."""
+    made = _insert_steps(conn, edits, holder)
+    _insert_fan_outs(conn, edits)
+    _release(conn, edits)
+    _update_runs(conn, edits)
+    _insert_outbox(conn, edits)
+    _insert_audit(conn, edits)
+    for edit in edits:
+        if edit.state in RUN_TERMINAL:
+            count_run(counters, edit)
+    append_counters(conn, counters)
+    if any(new.state is StepState.FAILED for _, new in made.news):
+        dead = [(e.row, r.id, n.step, n.shard, n.cause, n.error, 0) for e, n, r in made if n.state is StepState.FAILED]
+        insert_dead_letters(conn, dead)
+    return made
+
+
+class Made:
+    """Rows that a :func:`write` makes; iterating fetches their ids, once the statements have been sent."""
+
+    def __init__(self, news: list[tuple[RunEdit, NewStep]], cursor: Any) -> None:
+        self.news = news
+        self._cursor = cursor
+        self._rows: dict[tuple[UUID, str, str], Any] | None = None
+
+    def __iter__(self) -> Iterator[tuple[RunEdit, NewStep, Any]]:
+        if self._rows is None:
+            self._rows = {(r.run_id, r.step, r.shard): r for r in self._cursor.fetchall()} if self.news else {}
+        for edit, new in self.news:
+            yield edit, new, self._rows[edit.id, new.step, new.shard]
+
+
+def _insert_steps(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None) -> Made:
+    news = [(edit, new) for edit in edits for new in edit.new_steps]
+    if not news:
+        return Made([], None)
+    params = {
+        "runs": [e.id for e, _ in news],
+        "steps": [n.step for _, n in news],
+        "shards": [n.shard for _, n in news],
+        "ordinals": [n.ordinal for _, n in news],
+        "kinds": [n.kind for _, n in news],
+        "states": [n.state for _, n in news],
+        "causes": [n.cause for _, n in news],
+        "waits": [n.waiting_for for _, n in news],
+        "attempts": [1 if n.state is StepState.RUNNING else 0 for _, n in news],
+        "max_attempts": [n.max_attempts for _, n in news],
+        "queues": [n.queue for _, n in news],
+        "items": [n.item for _, n in news],
+        "errors": [n.error for _, n in news],
+        "tokens": [n.token for _, n in news],
+        "ready_in": [n.ready_in for _, n in news],
+        "lease": holder.lease_id if holder else None,
+        "worker": holder.worker if holder else None,
+    }
+    return Made(news, put(conn, sql("insert_steps"), params))
+
+
+def _insert_fan_outs(conn: Connection, edits: Sequence[RunEdit]) -> None:
+    small = [(edit.id, f) for edit in edits for f in edit.fan_outs if not f.bulk]
+    if small:
+        params = {
+            "runs": [run for run, _ in small],
+            "steps": [f.step for _, f in small],
+            "totals": [len(f.items) for _, f in small],
+            "windows": [f.window for _, f in small],
+        }
+        put(conn, sql("insert_fan_outs"), params)
+    for edit in edits:
+        for f in edit.fan_outs:
+            if f.bulk:
+                put(conn, sql("open_fan_out"), {"run": edit.id, "step": f.step, "shards": f.shards, "items": f.items,
+                    "window": f.window, "max_attempts": f.max_attempts, "queue": f.queue})  # fmt: skip
+
+
+def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:
+    freed = [(edit.id, step, n) for edit in edits for step, n in edit.released.items()]
+    if freed:
+        runs, steps, counts = map(list, zip(*freed, strict=True))
+        put(conn, sql("release_shards"), {"runs": runs, "steps": steps, "counts": counts})
+
+
+def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
+    if not edits:
+        return
+    params = {
+        "runs": [e.id for e in edits],
+        "node_states": ["".join(e.nodes) for e in edits],
+        "deltas": [e.delta for e in edits],
+        "current_steps": [e.current_step for e in edits],
+        "states": [e.state for e in edits],
+        "causes": [e.cause for e in edits],
+        "errors": [e.error for e in edits],
+        "stops": [e.stop for e in edits],
+        "compensations": [e.compensation for e in edits],
+        "outputs": [e.output for e in edits],
+        "output_refs": [e.output_ref for e in edits],
+    }
+    put(conn, sql("update_runs"), params)
+
+
+def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
+    insert_outbox(
+        conn,
+        [(e.id, e.plan.definition_id, step, queue, n) for e in edits for step, (queue, n) in e.tickets.items()],
+    )
+
+
+def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int]]) -> None:
+    """Tickets (run, definition, step, queue, count) to publish when the transaction has committed."""
+    if tickets:
+        runs, definitions, steps, queues, counts = map(list, zip(*tickets, strict=True))
+        put(conn, sql("insert_outbox"), {"runs": runs, "definitions": definitions, "steps": steps, "queues": queues,
+             "tickets": counts})  # fmt: skip
+
+
+def _insert_audit(conn: Connection, edits: Sequence[RunEdit]) -> None:
+    records = [(edit.id, a) for edit in edits for a in edit.audits]
+    if records:
+        params = {
+            "runs": [run for run, _ in records],
+            "actions": [a.action for _, a in records],
+            "actors": [a.actor for _, a in records],
+            "roles": [a.role for _, a in records],
+            "reasons": [a.reason for _, a in records],
+            "befores": [a.before for _, a in records],
+            "afters": [a.after for _, a in records],
+        }
+        put(conn, sql("insert_audit"), params)
+
+
+def insert_attempts(conn: Connection, failed: Sequence[tuple[Any, Closure]]) -> None:
+    """History of attempts that did not succeed: (row of sql/settle_steps, closure)."""
+    if failed:
+        params = {
+            "runs": [row.run_id for row, _ in failed],
+            "steps": [row.id for row, _ in failed],
+            "attempts": [row.attempt for row, _ in failed],
+            "causes": [c.cause or row.cause for row, c in failed],
+            "errors": [c.error for _, c in failed],
+            "workers": [row.worker for row, _ in failed],
+            "started": [row.started_at for row, _ in failed],
+            "retry": [row.ready_at if row.state == StepState.WAITING else None for row, _ in failed],
+        }
+        put(conn, sql("insert_attempts"), params)
+
+
+def insert_dead_letters(conn: Connection, dead: Sequence[tuple[Any, int, str, str, Any, str | None, int]]) -> None:
+    """Dead letters: (locked run, row id, step, shard, cause, error JSON, attempts)."""
+    parsed = [json.loads(error) if error else {} for *_, error, _ in dead]
+    params = {
+        "runs": [run.id for run, *_ in dead],
+        "rows": [d[1] for d in dead],
+        "workflows": [run.workflow for run, *_ in dead],
+        "versions": [run.version for run, *_ in dead],
+        "steps": [d[2] for d in dead],
+        "shards": [d[3] for d in dead],
+        "causes": [d[4] for d in dead],
+        "errors": [d[5] for d in dead],
+        "fingerprints": [
+            fingerprint(d[0].workflow, d[2], str(d[4]), e.get("type", ""), e.get("message", ""))
+            for d, e in zip(dead, parsed, strict=True)
+        ],
+        "attempts": [d[6] for d in dead],
+    }
+    put(conn, sql("insert_dead_letters"), params)
+
+
+def count_run(counters: Counters, edit: RunEdit) -> None:
+    """Counts a run that ends with this edit."""
+    bucket = metric_names.bucket_label(metric_names.RUN_BUCKETS, edit.row.age)
+    labels = {"workflow": edit.row.workflow, "state": str(edit.state)}
+    count(counters, metric_names.RUN_DURATION_BUCKET, {**labels, "le": bucket})
+    count(counters, metric_names.RUN_DURATION_SUM, labels, edit.row.age)
+    if edit.state is RunState.FAILED:
+        cause = str(edit.row.cause or edit.cause or "error")
+        count(counters, metric_names.RUNS_FAILED, {"workflow": edit.row.workflow, "cause": cause})
+
+
+def count(counters: Counters, metric: str, labels: dict[str, str], value: float = 1) -> None:
+    """Adds to a counter that is appended with the next :func:`write`."""
+    key = (metric, json.dumps(labels, sort_keys=True))
+    counters[key] = counters.get(key, 0) + value
+
+
+def append_counters(conn: Connection, counters: Counters) -> None:
+    """Appends the increments and empties ``counters``."""
+    if counters:
+        metrics, labels = map(list, zip(*counters, strict=True))
+        values = list(counters.values())
+        put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
+        counters.clear()
