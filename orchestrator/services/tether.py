@@ -1,4 +1,4 @@
-"""Runs a command that dies with the process that started it, whatever that died of: ``tether.py PARENT COMMAND ARGUMENT…``.
+"""Runs a command that dies with the process that started it: ``tether.py PARENT COMMAND ARGUMENT…``.
 
 The mark is put on here, between fork and exec, where it costs no thread safety, and it survives the exec. Where the
 system has no such mark (macOS) the command runs without.
