@@ -3,11 +3,12 @@
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, path
 
-from dashboard.views import overview, where
+from dashboard.views import artifacts, overview, where
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", auth.LoginView.as_view(), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("", overview.overview, name="overview"),
     path("where/", where.where, name="where"),
+    path("runs/<uuid:run_id>/artifacts/<path:path>", artifacts.artifact, name="run-artifact"),
 ]

@@ -54,7 +54,7 @@ def test_every_shape_of_data_is_stored(store: ArtifactStore, tmp_path: Path, sha
 def test_hostile_shards_stay_apart_and_come_back(store: ArtifactStore) -> None:
     for shard in HOSTILE:
         store.bind(RUN, "step", shard).put("f", shard.encode("utf-8", "surrogatepass"))
-    found = store.list_run(RUN)
+    found = list(store.iter_run(RUN))
     assert sorted(a.shard for a in found) == sorted(HOSTILE)
     for artifact in found:
         assert artifact.key.startswith(f"runs/{RUN}/step/") and ".." not in artifact.key.split("/")
@@ -112,7 +112,7 @@ def test_outputs_by_reference_are_kept_apart_from_artifacts(store: ArtifactStore
     assert ref == store.put_output(RUN, "a", "../s", '{"big": [1, "é"]}')
     assert ref != store.put_output(RUN, "a", "../s", '{"big": []}'), "a late worker must not replace it"
     assert store.load_output(ref) == {"big": [1, "é"]}
-    assert store.list_run(RUN) == []
+    assert list(store.iter_run(RUN)) == []
     store.put(ref, b"[]")
     with pytest.raises(ArtifactMissing, match="damaged"):
         store.load_output(ref)
@@ -124,7 +124,7 @@ def test_clean_up_takes_one_run_and_can_be_repeated(store: ArtifactStore) -> Non
     store.put_output(RUN, "a", "", "[]")
     store.bind(other, "a").put("x", b"1")
     assert store.delete_prefix(RUN) == 2 and store.delete_prefix(RUN) == 0
-    assert store.list_run(RUN) == [] and [a.name for a in store.list_run(other)] == ["x"]
+    assert list(store.iter_run(RUN)) == [] and [a.name for a in list(store.iter_run(other))] == ["x"]
     with pytest.raises(ValueError):
         store.delete_prefix("")
 
