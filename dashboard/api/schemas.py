@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Subject = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Reason = Annotated[str, StringConstraints(max_length=2000)]
-Duration = Annotated[
-    str, Field(description="A whole number and s, m, h or d.", examples=["90s", "2h"], min_length=2, max_length=20)
-]
+Duration = (
+    Annotated[str, Field(description="A whole number and s, m, h or d.", examples=["90s", "2h"], max_length=20)]
+    | Annotated[float, Field(description="Seconds.", allow_inf_nan=False)]
+)
 Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Labels = dict[
-    Annotated[str, StringConstraints(min_length=1, max_length=100)],
-    Annotated[str, StringConstraints(max_length=500)] | int | float | bool,
+    Annotated[str, StringConstraints(min_length=1, max_length=100)], Annotated[str, StringConstraints(max_length=500)]
 ]
 
 
@@ -39,12 +39,6 @@ class Submit(Body):
     delay: Duration | None = Field(None, description="Start no sooner than this from now.")
     after: list[str] | None = Field(None, description="Ids of runs that must have ended first.", max_length=1000)
     labels: Labels | None = Field(None, max_length=50)
-
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of ``engine.submit.submit``; what was not given is left out."""
-        given = self.model_dump(exclude_none=True)
-        given.setdefault("input", {})
-        return given
 
 
 class SubmitMany(Body):

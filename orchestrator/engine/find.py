@@ -88,7 +88,7 @@ def matching(filters: RunFilters) -> QuerySet[Run]:
     if filters.step or filters.step_state or filters.waiting_longer_than is not None:
         runs = runs.filter(_at_step(filters))
     if filters.q:
-        runs = runs.filter(_text(filters.q))
+        runs = runs.filter(text_condition(filters.q))
     return runs
 
 
@@ -197,7 +197,8 @@ def _at_step(filters: RunFilters) -> Q:
     return live & Q(Exists(rows))
 
 
-def _text(text: str) -> Q:
+def text_condition(text: str) -> Q:
+    """What ``q`` means; also the search of the admin."""
     try:
         return Q(id=uuid.UUID(text)) | Q(subject_id=text) | Q(idempotency_key=text)
     except ValueError:

@@ -14,7 +14,8 @@ from django.utils import timezone
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Invalid, NotFound
 from orchestrator.core.states import StepState, WaitingFor
-from orchestrator.models import AuditRecord, Definition, Lease, Pause, Step, Topic
+from orchestrator.engine import audit
+from orchestrator.models import Definition, Lease, Pause, Step, Topic
 
 MAX_LIMIT = 2**31 - 1
 
@@ -36,15 +37,8 @@ def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = ""
         topic = Topic.objects.select_for_update(no_key=True).get(pk=name)
         before = {"limit": topic.limit, "set_by": topic.set_by}
         Topic.objects.filter(pk=name).update(limit=limit, set_by=actor.name, updated_at=Now())
-        AuditRecord.objects.create(
-            subject=f"topic {name}",
-            action="topic",
-            actor=actor.name,
-            role=actor.role,
-            reason=reason,
-            before=before,
-            after={"limit": limit, "set_by": actor.name},
-        )
+        after = {"limit": limit, "set_by": actor.name}
+        audit.note(f"topic {name}", "topic", actor, reason, before=before, after=after)
 
 
 def topic(name: str) -> dict[str, Any]:

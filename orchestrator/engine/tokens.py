@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 
 from orchestrator.core.actor import ROLES, Actor, require
 from orchestrator.core.errors import Conflict, Invalid, NotFound
-from orchestrator.models import ApiToken, AuditRecord
+from orchestrator.engine import audit
+from orchestrator.models import ApiToken
 
 
 def create_token(name: str, role: str, actor: Actor) -> str:
@@ -31,7 +32,7 @@ def create_token(name: str, role: str, actor: Actor) -> str:
     try:
         with transaction.atomic():
             ApiToken.objects.create(name=name, token_hash=hash_token(text), role=role)
-            _audit(name, "create_token", actor, "", {"role": role})
+            audit.note(f"token {name}", "create_token", actor, after={"role": role})
     except IntegrityError:
         raise Conflict(f"there is a token named {name!r} already; choose another name", field="name") from None
     return text
@@ -50,15 +51,9 @@ def revoke_token(name: str, actor: Actor, reason: str) -> None:
             if ApiToken.objects.filter(name=name).exists():
                 raise Conflict(f"token {name!r} is revoked already")
             raise NotFound(f"there is no token named {name!r}")
-        _audit(name, "revoke_token", actor, reason, {"revoked": True})
+        audit.note(f"token {name}", "revoke_token", actor, reason, after={"revoked": True})
 
 
 def hash_token(text: str) -> str:
     """What is kept of a token."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _audit(name: str, action: str, actor: Actor, reason: str, after: dict[str, object]) -> None:
-    AuditRecord.objects.create(
-        subject=f"token {name}", action=action, actor=actor.name, role=actor.role, reason=reason, after=after
-    )

@@ -1,0 +1,80 @@
+"""Calls about dead letters: list, replay, discard."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from ninja import Router
+
+from dashboard.api.answers import DeadLetterItem, DeadLetterPage, Error, answer
+from dashboard.api.auth import OPERATOR, VIEWER, actor_of
+from dashboard.api.params import DEAD_LETTER_FILTERS, LIST, number, only
+from dashboard.api.schemas import Why
+from dashboard.queries.run_filters import parse_limit
+from orchestrator.core.errors import Invalid
+from orchestrator.core.states import Cause, DeadLetterState
+from orchestrator.engine import find_dead_letters, operate
+
+router = Router(tags=["dead letters"])
+EXTRA = {"parameters": DEAD_LETTER_FILTERS + LIST}
+
+
+@router.get("/dead-letters", auth=VIEWER, response={200: DeadLetterPage, 422: Error}, openapi_extra=EXTRA)
+def list_dead_letters(request: HttpRequest) -> HttpResponse:
+    """Permanent failures, latest first; the open ones unless `state` says otherwise."""
+    only(request.GET, "state", "workflow", "step", "cause", "run", "fingerprint", "cursor", "limit")
+    limit = parse_limit(request.GET.get("limit"))
+    page = find_dead_letters.page(_filters(request.GET), request.GET.get("cursor"), limit)
+    return answer({"items": [find_dead_letters.item(row) for row in page.items], "next_cursor": page.next_cursor})
+
+
+@router.get("/dead-letters/{dead_letter_id}", auth=VIEWER, response={200: DeadLetterItem, 404: Error})
+def read_dead_letter(request: HttpRequest, dead_letter_id: str) -> HttpResponse:
+    """One dead letter."""
+    return _letter(number(dead_letter_id, "dead letter"))
+
+
+@router.post(
+    "/dead-letters/{dead_letter_id}/replay", auth=OPERATOR, response={200: DeadLetterItem, (404, 409, 422): Error}
+)
+def replay_dead_letter(request: HttpRequest, dead_letter_id: str, body: Why) -> HttpResponse:
+    """Execute again what failed for good; its run goes on from there."""
+    found = number(dead_letter_id, "dead letter")
+    operate.replay_dead_letter(found, actor_of(request), body.reason)
+    return _letter(found)
+
+
+@router.post(
+    "/dead-letters/{dead_letter_id}/discard", auth=OPERATOR, response={200: DeadLetterItem, (404, 409, 422): Error}
+)
+def discard_dead_letter(request: HttpRequest, dead_letter_id: str, body: Why) -> HttpResponse:
+    """Close it without executing anything."""
+    found = number(dead_letter_id, "dead letter")
+    operate.discard_dead_letter(found, actor_of(request), body.reason)
+    return _letter(found)
+
+
+def _letter(dead_letter_id: int) -> HttpResponse:
+    return answer(find_dead_letters.item(find_dead_letters.get(dead_letter_id)))
+
+
+def _filters(params: QueryDict) -> find_dead_letters.DeadLetterFilters:
+    given: dict[str, Any] = {name: params[name] for name in ("workflow", "step", "fingerprint") if params.get(name)}
+    state = params.get("state") or DeadLetterState.OPEN
+    given["state"] = None if state == "any" else _word("state", state, ["any", *DeadLetterState])
+    if params.get("cause"):
+        given["cause"] = _word("cause", params["cause"], list(Cause))
+    if params.get("run"):
+        try:
+            given["run"] = uuid.UUID(params["run"])
+        except ValueError:
+            raise Invalid(f"run {params['run'][:100]!r} is not the id of a run", field="run") from None
+    return find_dead_letters.DeadLetterFilters(**given)
+
+
+def _word(name: str, text: str, known: list[str]) -> str:
+    if text not in known:
+        raise Invalid(f"{name} {text[:100]!r} is unknown; it is one of {', '.join(known)}", field=name)
+    return text

@@ -1,0 +1,47 @@
+"""Calls about workflows, queues and topics."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Router
+
+from dashboard.api.answers import Error, Items, TopicItem, answer
+from dashboard.api.auth import OPERATOR, VIEWER, actor_of
+from dashboard.api.params import only
+from dashboard.api.schemas import TopicLimit
+from orchestrator.engine import catalogue, limits
+
+router = Router()
+
+
+@router.get("/workflows", auth=VIEWER, response={200: Items}, tags=["workflows"])
+def list_workflows(request: HttpRequest) -> HttpResponse:
+    """Every published workflow."""
+    only(request.GET)
+    return answer({"items": catalogue.workflows(), "next_cursor": None})
+
+
+@router.get("/workflows/{name}/versions", auth=VIEWER, response={200: Items, 404: Error}, tags=["workflows"])
+def list_versions(request: HttpRequest, name: str) -> HttpResponse:
+    """The versions of a workflow, newest first."""
+    return answer({"items": catalogue.versions(name), "next_cursor": None})
+
+
+@router.get("/queues", auth=VIEWER, response={200: Items}, tags=["queues"])
+def list_queues(request: HttpRequest) -> HttpResponse:
+    """Every queue: what waits, since when, what runs, who serves it."""
+    only(request.GET)
+    return answer({"items": limits.queues(), "next_cursor": None})
+
+
+@router.get("/topics/{name}", auth=VIEWER, response={200: TopicItem, 404: Error}, tags=["topics"])
+def read_topic(request: HttpRequest, name: str) -> HttpResponse:
+    """A topic's limit and what it holds."""
+    return answer(limits.topic(name))
+
+
+@router.patch("/topics/{name}", auth=OPERATOR, response={200: TopicItem, 422: Error}, tags=["topics"])
+def set_topic(request: HttpRequest, name: str, body: TopicLimit) -> HttpResponse:
+    """Set a topic's cluster-wide limit, from now on."""
+    limits.set_topic_limit(name, body.limit, actor_of(request), body.reason)
+    return answer(limits.topic(name))
