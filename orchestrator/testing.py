@@ -8,7 +8,7 @@ steps from what the test gives it, and records what the handler said::
     assert ctx.externals == ["store rendition"]
 
 Contexts that share ``store`` and ``run_id`` see each other's artifacts, like steps of one run; :meth:`FakeContext.then`
-makes the next one.
+makes the next one. A step's own compensation gets the artifacts of the step that it undoes, so name that step here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from orchestrator.core.ids import new_run_id
 from orchestrator.core.outcomes import Cancelled
 from orchestrator.core.text import to_json
 from orchestrator.engine.artifact_storage import MemoryStorage
@@ -30,7 +31,7 @@ from orchestrator.engine.artifacts import ArtifactStore, StepArtifacts
 class FakeContext:
     """What a handler gets, for tests. Fields up to ``cancel_after`` are set by the test, the rest is recorded."""
 
-    run_id: uuid.UUID
+    run_id: str
     workflow: str
     version: int
     subject_id: str
@@ -44,7 +45,8 @@ class FakeContext:
     failed: dict[str, dict[str, Any]]
     generation: int
     completed: bool
-    outcome: Any
+    outcome: str
+    labels: dict[str, str]
     store: ArtifactStore
     cancel_after: int | None
     checks: int = 0
@@ -89,14 +91,8 @@ class FakeContext:
         self.externals.append(name)
 
     def progress(self, share: float, note: str = "") -> None:
-        """Recorded in ``reports``.
-
-        Raises:
-            ValueError: if ``share`` is not between 0 and 1.
-        """
-        if not 0 <= share <= 1:
-            raise ValueError(f"progress is a share between 0 and 1, not {share!r}")
-        self.reports.append((share, note))
+        """Recorded in ``reports``, within 0 and 1 as the engine keeps it."""
+        self.reports.append((min(max(float(share), 0.0), 1.0), note))
 
     def log(self, text: str) -> None:
         """Recorded in ``logs``."""
@@ -104,7 +100,14 @@ class FakeContext:
 
     def then(self, step: str, shard: str = "", **changes: Any) -> FakeContext:
         """A context of another step (or attempt, or compensation) of the same run, with nothing recorded yet."""
-        fresh: dict[str, Any] = {"checks": 0, "externals": [], "reports": [], "logs": [], "attempt": 1, "item": shard}
+        fresh: dict[str, Any] = {
+            "checks": 0,
+            "externals": [],
+            "reports": [],
+            "logs": [],
+            "attempt": 1,
+            "item": shard or None,
+        }
         return dataclasses.replace(self, **(fresh | {"step": step, "shard": shard, "cancel_after": None} | changes))
 
     def done(self, output: Any) -> None:
@@ -131,19 +134,20 @@ def fake_context(
     workflow: str = "workflow",
     version: int = 1,
     subject_id: str = "subject-1",
-    run_id: uuid.UUID | None = None,
+    run_id: uuid.UUID | str | None = None,
     attempt: int = 1,
     generation: int = 0,
     deadline: datetime | None = None,
     completed: bool = True,
-    outcome: Any = None,
+    outcome: str = "done",
+    labels: Mapping[str, str] | None = None,
     cancel_after: int | None = None,
     store: ArtifactStore | None = None,
 ) -> FakeContext:
     """A context to call one handler with.
 
     Args:
-        item: what the shard stands for; by default ``shard`` itself.
+        item: what the shard stands for; by default ``shard`` itself, ``None`` without one.
         outputs: of steps before this one, by step; of a fan-out ``{shard: output}``.
         failures: of steps before this one, by step and shard.
         generation: how often the step was undone and made ready again.
@@ -152,14 +156,14 @@ def fake_context(
         store: where artifacts lie; by default a fresh one in memory.
     """
     return FakeContext(
-        run_id=run_id or uuid.uuid4(),
+        run_id=str(run_id or new_run_id()),
         workflow=workflow,
         version=version,
         subject_id=subject_id,
         input={} if input is None else input,
         step=step,
         shard=shard,
-        item=shard if item is None else item,
+        item=(shard or None) if item is None else item,
         attempt=attempt,
         deadline=deadline or datetime.now(UTC) + timedelta(hours=1),
         outputs=dict(outputs or {}),
@@ -167,6 +171,7 @@ def fake_context(
         generation=generation,
         completed=completed,
         outcome=outcome,
+        labels=dict(labels or {}),
         store=store or ArtifactStore(MemoryStorage()),
         cancel_after=cancel_after,
     )

@@ -28,6 +28,16 @@ class FolderStorage(FileSystemStorage):
         """Whether a file, not a folder, is there."""
         return Path(self.path(name)).is_file()
 
+    def delete(self, name: str) -> None:
+        """Removes the file, and the folders that this leaves empty."""
+        path = Path(self.path(name))
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first folder that is not empty ends it
+            for folder in path.parents:
+                if folder == Path(self.location):
+                    break
+                folder.rmdir()
+
     def _save(self, name: str, content: File[Any]) -> str:
         target = Path(self.path(name))
         partial = Path(self.path(f"{PARTIAL}/{uuid.uuid4().hex}"))

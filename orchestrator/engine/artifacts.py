@@ -28,7 +28,7 @@ from django.core.files.storage import Storage
 
 from orchestrator.core.errors import SwitchyardError
 from orchestrator.engine.artifact_keys import check_name, slug, unslug
-from orchestrator.engine.artifact_storage import FolderStorage, storage_for
+from orchestrator.engine.artifact_storage import storage_for
 
 Data = bytes | bytearray | memoryview | str | Path | IO[Any]
 OUTPUTS = ".outputs"
@@ -200,10 +200,7 @@ class ArtifactStore:
         folders, files = self._listdir(path)
         for name in files:
             self.storage.delete(f"{path}/{name}")
-        count = len(files) + sum(self._delete_tree(f"{path}/{folder}") for folder in folders)
-        if isinstance(self.storage, FolderStorage):  # S3 has no folders
-            self.storage.delete(path)
-        return count
+        return len(files) + sum(self._delete_tree(f"{path}/{folder}") for folder in folders)
 
 
 class StepArtifacts:

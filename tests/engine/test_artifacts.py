@@ -129,6 +129,16 @@ def test_clean_up_takes_one_run_and_can_be_repeated(store: ArtifactStore) -> Non
         store.delete_prefix("")
 
 
+def test_deleting_the_last_file_takes_its_empty_folders_but_not_the_root(tmp_path: Path) -> None:
+    store = ArtifactStore(FolderStorage(location=str(tmp_path / "root")))
+    store.put("uploads/a/x", b"1")
+    store.put("uploads/b/x", b"1")
+    store.delete_key("uploads/a/x")
+    assert [p.name for p in (tmp_path / "root/uploads").iterdir()] == ["b"]
+    store.delete_key("uploads/b/x")
+    assert [p.name for p in (tmp_path / "root").iterdir()] == [".partial"]
+
+
 def test_a_write_that_dies_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
     class Dying(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
