@@ -118,11 +118,18 @@ def _counters(counts: list[Count]) -> Iterator[Metric]:
         by_metric[count.metric].append(count)
     for name, text, labels in COUNTERS:
         family = CounterMetricFamily(name, text, labels=labels)
-        for count in by_metric[name] or ([] if labels else [Count(name, {}, 0.0)]):
+        for count in by_metric[name] or _zeros(name, labels):
             family.add_metric([count.labels.get(label, "") for label in labels], count.value)
         yield family
     for name, text, labels, bounds in HISTOGRAMS:
         yield _histogram(name, text, labels, bounds, by_metric)
+
+
+def _zeros(name: str, labels: tuple[str, ...]) -> list[Count]:
+    """A counter that has not counted yet, where its labels are known beforehand: a first step up from 0 is seen."""
+    if labels == ("workflow",):
+        return [Count(name, {"workflow": workflow}, 0.0) for workflow in gauges.published()]
+    return [] if labels else [Count(name, {}, 0.0)]
 
 
 def _histogram(

@@ -81,6 +81,8 @@ TEMPLATES = [
     }
 ]
 RQ_QUEUES = {name: {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"} for name in ORCHESTRATOR.queues}
+# Its pages are mounted at /admin/rq/ for admins; its own registration would show them to all staff.
+RQ_SHOW_ADMIN_LINK = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
+    path("", include("dashboard.api.urls")),
     path("admin/", admin.site.urls),
     path("", include("dashboard.urls")),
 ]

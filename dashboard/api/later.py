@@ -20,26 +20,30 @@ router = Router(tags=["not built yet"])
 NOT_BUILT: tuple[tuple[str, Caller, str], ...] = (
     ("/runs/retry", OPERATOR, "Retry many runs"),
     ("/runs/cancel", OPERATOR, "Cancel many runs"),
-    ("/runs/{id}/extend", OPERATOR, "Give a run more time"),
-    ("/runs/{id}/note", SUPPORT, "Add a note to a run"),
+    ("/runs/{item_id}/extend", OPERATOR, "Give a run more time"),
+    ("/runs/{item_id}/note", SUPPORT, "Add a note to a run"),
     ("/dead-letters/replay", OPERATOR, "Replay many dead letters"),
-    ("/steps/{id}/approve", OPERATOR, "Approve a step"),
-    ("/steps/{id}/reject", OPERATOR, "Reject a step"),
-    ("/steps/{id}/skip", OPERATOR, "Skip a step"),
+    ("/steps/{item_id}/approve", OPERATOR, "Approve a step"),
+    ("/steps/{item_id}/reject", OPERATOR, "Reject a step"),
+    ("/steps/{item_id}/skip", OPERATOR, "Skip a step"),
 )
 
 
-def _not_built(request: HttpRequest) -> NoReturn:
+def _refuse(request: HttpRequest) -> NoReturn:
     raise ApiError(501, "not_built", "this version of Switchyard does not have this call yet; nothing was changed")
+
+
+def _refuse_one(request: HttpRequest, item_id: str) -> NoReturn:
+    _refuse(request)
 
 
 for _path, _who, _summary in NOT_BUILT:
     router.add_api_operation(
         _path,
         ["POST"],
-        _not_built,
+        _refuse_one if "{item_id}" in _path else _refuse,
         auth=_who,
         summary=_summary,
         response={501: Error},
-        operation_id=_path.strip("/").replace("/", "_").replace("{id}_", "one_").replace("-", "_"),
+        operation_id=_path.strip("/").replace("/", "_").replace("{item_id}_", "one_").replace("-", "_"),
     )

@@ -165,10 +165,10 @@ GAUGES: tuple[Gauge, ...] = (
     ),
     Gauge(
         "workflow_dispatcher_last_beat_seconds",
-        "Seconds since the dispatcher was last seen.",
+        "Seconds since the dispatcher was last seen; +Inf: never.",
         (),
         _by_labels(
-            """SELECT greatest(extract(epoch FROM now() - max(beat_at)), 0)
+            """SELECT coalesce(extract(epoch FROM now() - max(beat_at)), 'Infinity')
                FROM workflow_beats WHERE name = 'dispatcher'"""
         ),
     ),
