@@ -53,13 +53,21 @@ def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
     if row.state == StepState.FAILED and not _may_go_on(node, row):
         _stop_or_go_on(edit, node, row)
     if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
-        if row.cancelled or (row.failed and node.spec.join.mode == "all") or not _enough(node, row):
-            letter = NodeState.FAILED if row.failed else NodeState.CANCELLED
-            edit.mark(node, letter)
-        else:
-            edit.mark(node, NodeState.SKIPPED if row.skipped == row.total else NodeState.DONE)
+        edit.mark(node, _fan_out_letter(edit, node, row))
     elif not edit.stopping:
         edit.released[node.id] = edit.released.get(node.id, 0) + 1
+
+
+def _fan_out_letter(edit: RunEdit, node: Node, row: Any) -> NodeState:
+    """What a fan-out comes to when its last shard has ended; a join that is not met fails the run."""
+    met = not row.cancelled and not (row.failed and node.spec.join.mode == "all") and _enough(node, row)
+    if met:
+        return NodeState.SKIPPED if row.skipped == row.total else NodeState.DONE
+    if row.failed and node.spec.on_error == "fail":
+        # Reached without a fresh failure when a retry ran only some of the failed shards again.
+        message = f"{row.failed} of {row.total} shards of {node.id} have failed"
+        edit.fail(Cause.ERROR, json.dumps({"type": "JoinNotMet", "message": message, "step": node.id, "shard": ""}))
+    return NodeState.FAILED if row.failed else NodeState.CANCELLED
 
 
 def _may_go_on(node: Node, row: Any) -> bool:
@@ -115,12 +123,22 @@ _LETTERS = {
 
 def open_ready(edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> None:
     """Opens every candidate whose predecessors have all ended well; what is skipped at once is passed through."""
+    passed: set[int] = set()
     while edit.candidates and not edit.stopping:
         node = edit.plan.nodes[edit.candidates.pop(0)]
-        if edit.nodes[node.index] != NodeState.PENDING:
-            continue
-        if all(edit.nodes[i] in NODE_SATISFIED for i in node.after):
-            _open(edit, node, read, take)
+        if edit.nodes[node.index] == NodeState.PENDING:
+            if _is_ready(edit, node):
+                _open(edit, node, read, take)
+        elif edit.row.retries and edit.nodes[node.index] in NODE_SATISFIED and node.index not in passed:
+            # A retry kept this step's result although one before it ran again; what comes behind may be ready now.
+            passed.add(node.index)
+            edit.candidates.extend(node.successors)
+
+
+def _is_ready(edit: RunEdit, node: Node) -> bool:
+    """Predecessors have ended well; after a retry all of them, however far: between may lie steps that were kept."""
+    behind = edit.plan.ancestors(node.index) if edit.row.retries else node.after
+    return all(edit.nodes[i] in NODE_SATISFIED for i in behind)
 
 
 def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from uuid import UUID
 
 from orchestrator.core.outcomes import Cancelled
 from orchestrator.core.states import Kind, StepState

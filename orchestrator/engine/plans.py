@@ -55,11 +55,26 @@ class Plan:
         self.last = tuple(node for node in self.nodes if not node.successors)
         own = [step.compensate for step in spec.steps if step.compensate]
         self.compensations: dict[str, CompensateSpec] = {c.name: c for c in [*own, *spec.on_failure.compensate]}
+        self._ancestors: dict[int, frozenset[int]] = {}
         self.fresh_states = str(NodeState.PENDING) * len(self.nodes)
 
     def work_spec(self, kind: str, step: str) -> StepSpec | CompensateSpec:
         """The definition of a row: by step id, or by compensation name."""
         return self.by_id[step].spec if kind == "step" else self.compensations[step]
+
+    def ancestors(self, index: int) -> frozenset[int]:
+        """Indexes of everything that a step comes after, however far."""
+        known = self._ancestors.get(index)
+        if known is None:
+            seen: set[int] = set()
+            stack = list(self.nodes[index].after)
+            while stack:
+                i = stack.pop()
+                if i not in seen:
+                    seen.add(i)
+                    stack.extend(self.nodes[i].after)
+            known = self._ancestors[index] = frozenset(seen)
+        return known
 
     def descendants(self, step: str) -> set[int]:
         """Indexes of the step and of everything behind it."""

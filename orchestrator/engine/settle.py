@@ -15,12 +15,13 @@ from uuid import UUID
 
 from orchestrator.core import metric_names
 from orchestrator.core.states import RUN_TERMINAL, Kind, StepState
-from orchestrator.engine import advance, transitions, unwind
+from orchestrator.engine import advance, history, transitions, unwind
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
 from orchestrator.engine.edit import NewStep, RunEdit, Take
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan
-from orchestrator.engine.transitions import Closure, Counters, Holder, Ticket
+from orchestrator.engine.history import Counters
+from orchestrator.engine.transitions import Closure, Holder, Ticket
 
 log = logging.getLogger("switchyard.engine")
 
@@ -109,7 +110,7 @@ def _apply(
         edit, closure = edits[row.run_id], by_id[row.id]
         outcome = "done" if row.state == StepState.DONE else str(row.cause or row.state)
         labels = {"workflow": edit.row.workflow, "step": row.step, "outcome": outcome}
-        transitions.count(counts, metric_names.STEP_ATTEMPTS, labels)
+        history.count(counts, metric_names.STEP_ATTEMPTS, labels)
         if row.state not in (StepState.DONE, StepState.SKIPPED):
             failed.append((row, closure))
         if row.state == StepState.FAILED:
@@ -122,9 +123,9 @@ def _apply(
             if not row.shard:
                 edit.outputs[row.step] = (closure.output, closure.output_ref)
             advance.close_node(edit, row)
-    transitions.insert_attempts(conn, failed)
+    history.insert_attempts(conn, failed)
     if dead:
-        transitions.insert_dead_letters(conn, dead)
+        history.insert_dead_letters(conn, dead)
     _count_late(closures, changed, counts)
 
 
@@ -133,4 +134,4 @@ def _count_late(closures: Sequence[Closure], changed: list[Any], counts: Counter
         done = {row.id for row in changed}
         late = [c.step_id for c in closures if c.step_id not in done]
         log.warning("completion ignored, already closed by somebody else: step rows %s", late)
-        transitions.count(counts, metric_names.DUPLICATE_COMPLETIONS, {}, len(late))
+        history.count(counts, metric_names.DUPLICATE_COMPLETIONS, {}, len(late))

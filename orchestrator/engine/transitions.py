@@ -14,14 +14,11 @@ from uuid import UUID
 
 from django.conf import settings
 
-from orchestrator.core import metric_names
-from orchestrator.core.fingerprint import fingerprint
-from orchestrator.core.states import RUN_TERMINAL, RunState, StepState, StopReason
+from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, StepState, StopReason
+from orchestrator.engine import history
 from orchestrator.engine.db import Connection, put, rows, sql
 from orchestrator.engine.edit import NewStep, RunEdit
-
-__all__ = ["Closure", "Counters", "Holder", "Ticket", "sql"]
-
+from orchestrator.engine.history import Counters
 
 class Closure(NamedTuple):
     """How one attempt ended. ``output`` and ``error`` are JSON text; ``delay`` is seconds until the next try."""
@@ -53,7 +50,6 @@ class Holder(NamedTuple):
     worker: str
 
 
-Counters = dict[tuple[str, str], float]
 
 
 def relax_commit(conn: Connection) -> None:
@@ -149,14 +145,14 @@ def write(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None, cou
     _release(conn, edits)
     _update_runs(conn, edits)
     _insert_outbox(conn, edits)
-    _insert_audit(conn, edits)
+    history.insert_audit(conn, [(edit.id, record) for edit in edits for record in edit.audits])
     for edit in edits:
         if edit.state in RUN_TERMINAL:
-            count_run(counters, edit)
-    append_counters(conn, counters)
+            history.count_run(counters, edit)
+    history.append_counters(conn, counters)
     if any(new.state is StepState.FAILED for _, new in made.news):
         dead = [(e.row, r.id, n.step, n.shard, n.cause, n.error, 0) for e, n, r in made if n.state is StepState.FAILED]
-        insert_dead_letters(conn, dead)
+        history.insert_dead_letters(conn, dead)
     return made
 
 
@@ -259,79 +255,63 @@ def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str,
              "tickets": counts})  # fmt: skip
 
 
-def _insert_audit(conn: Connection, edits: Sequence[RunEdit]) -> None:
-    records = [(edit.id, a) for edit in edits for a in edit.audits]
-    if records:
-        params = {
-            "runs": [run for run, _ in records],
-            "actions": [a.action for _, a in records],
-            "actors": [a.actor for _, a in records],
-            "roles": [a.role for _, a in records],
-            "reasons": [a.reason for _, a in records],
-            "befores": [a.before for _, a in records],
-            "afters": [a.after for _, a in records],
-        }
-        put(conn, sql("insert_audit"), params)
+def note_cancel(conn: Connection, run_id: UUID, force: bool) -> None:
+    """Notes when a cancel was asked for; ``force``: attempts that began before now are killed without grace."""
+    query = """
+        UPDATE workflow_runs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
+               force_at = CASE WHEN %s THEN clock_timestamp() ELSE force_at END WHERE id = %s"""
+    put(conn, query, [force, run_id])
 
 
-def insert_attempts(conn: Connection, failed: Sequence[tuple[Any, Closure]]) -> None:
-    """History of attempts that did not succeed: (row of sql/settle_steps, closure)."""
-    if failed:
-        params = {
-            "runs": [row.run_id for row, _ in failed],
-            "steps": [row.id for row, _ in failed],
-            "attempts": [row.attempt for row, _ in failed],
-            "causes": [c.cause or row.cause for row, c in failed],
-            "errors": [c.error for _, c in failed],
-            "workers": [row.worker for row, _ in failed],
-            "started": [row.started_at for row, _ in failed],
-            "retry": [row.ready_at if row.state == StepState.WAITING else None for row, _ in failed],
-        }
-        put(conn, sql("insert_attempts"), params)
+def notify(conn: Connection) -> None:
+    """Wakes the dispatcher when this commits."""
+    put(conn, "SELECT pg_notify('switchyard_outbox', '')")
 
 
-def insert_dead_letters(conn: Connection, dead: Sequence[tuple[Any, int, str, str, Any, str | None, int]]) -> None:
-    """Dead letters: (locked run, row id, step, shard, cause, error JSON, attempts)."""
-    parsed = [json.loads(error) if error else {} for *_, error, _ in dead]
-    params = {
-        "runs": [run.id for run, *_ in dead],
-        "rows": [d[1] for d in dead],
-        "workflows": [run.workflow for run, *_ in dead],
-        "versions": [run.version for run, *_ in dead],
-        "steps": [d[2] for d in dead],
-        "shards": [d[3] for d in dead],
-        "causes": [d[4] for d in dead],
-        "errors": [d[5] for d in dead],
-        "fingerprints": [
-            fingerprint(d[0].workflow, d[2], str(d[4]), e.get("type", ""), e.get("message", ""))
-            for d, e in zip(dead, parsed, strict=True)
-        ],
-        "attempts": [d[6] for d in dead],
-    }
-    put(conn, sql("insert_dead_letters"), params)
+def reset_steps(
+    conn: Connection, run_id: UUID, reset: list[int], unmade: list[int], retries: dict[str, int]
+) -> dict[str, int]:
+    """For a retry: rows become pending again with a fresh budget, those never started go; pending rows by step."""
+    close_dead_letters(conn, reset, DeadLetterState.REPLAYED, "")
+    put(conn, "DELETE FROM workflow_dead_letters WHERE step_row_id = ANY(%s)", [unmade])
+    put(conn, "DELETE FROM workflow_steps WHERE id = ANY(%s) AND attempt = 0", [unmade])
+    params = {"rows": reset, "steps": list(retries), "retries": list(retries.values())}
+    counts: dict[str, int] = {}
+    for row in rows(conn, sql("reset_steps"), params):
+        counts[row.step] = counts.get(row.step, 0) + 1
+    put(conn, sql("recount_fan_outs"), {"run": run_id})
+    return counts
 
 
-def count_run(counters: Counters, edit: RunEdit) -> None:
-    """Counts a run that ends with this edit."""
-    bucket = metric_names.bucket_label(metric_names.RUN_BUCKETS, edit.row.age)
-    labels = {"workflow": edit.row.workflow, "state": str(edit.state)}
-    count(counters, metric_names.RUN_DURATION_BUCKET, {**labels, "le": bucket})
-    count(counters, metric_names.RUN_DURATION_SUM, labels, edit.row.age)
-    if edit.state is RunState.FAILED:
-        cause = str(edit.row.cause or edit.cause or "error")
-        count(counters, metric_names.RUNS_FAILED, {"workflow": edit.row.workflow, "cause": cause})
+def reopen_run(conn: Connection, run_id: UUID, node_states: str) -> Any:
+    """A stopped run is running again, with a new deadline; the locked row as it is now."""
+    put(conn, sql("reopen_run"), {"run": run_id, "node_states": node_states})
+    return lock_runs(conn, [run_id])[0]
 
 
-def count(counters: Counters, metric: str, labels: dict[str, str], value: float = 1) -> None:
-    """Adds to a counter that is appended with the next :func:`write`."""
-    key = (metric, json.dumps(labels, sort_keys=True))
-    counters[key] = counters.get(key, 0) + value
+def start_delayed(conn: Connection, limit: int) -> list[Any]:
+    """Starts the clocks of delayed runs whose time has come; locked, for their first steps to be opened."""
+    started = rows(conn, sql("start_delayed"), {"limit": limit})
+    return lock_runs(conn, [row.id for row in started]) if started else []
 
 
-def append_counters(conn: Connection, counters: Counters) -> None:
-    """Appends the increments and empties ``counters``."""
-    if counters:
-        metrics, labels = map(list, zip(*counters, strict=True))
-        values = list(counters.values())
-        put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
-        counters.clear()
+def close_dead_letters(conn: Connection, step_rows: list[int], state: DeadLetterState, note: str) -> None:
+    """Closes the open dead letters of these rows."""
+    query = """
+        UPDATE workflow_dead_letters SET state = %s, closed_at = clock_timestamp(),
+               note = CASE WHEN %s = '' THEN note ELSE %s END
+        WHERE step_row_id = ANY(%s) AND state = 'open'"""
+    put(conn, query, [state, note, note, step_rows])
+
+
+def close_waiting(conn: Connection, row_id: int) -> list[Any]:
+    """Ends a timer that is due."""
+    return rows(conn, sql("close_waiting"), {"id": row_id})
+
+
+def note_missed_deadline(conn: Connection, run_id: UUID) -> bool:
+    """Notes, once, that a running run is past its deadline; False where somebody did or it no longer is."""
+    query = """
+        UPDATE workflow_runs SET deadline_missed_at = clock_timestamp()
+        WHERE id = %s AND state = 'running' AND deadline_at < now() AND deadline_missed_at IS NULL RETURNING id"""
+    return bool(rows(conn, query, [run_id]))

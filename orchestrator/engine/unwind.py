@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orchestrator.core.states import NODE_TERMINAL, Cause, Kind, NodeState, RunState, StepState, StopReason, Undo
+from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason, Undo
 from orchestrator.core.text import to_json
 from orchestrator.engine import transitions
 from orchestrator.engine.advance import open_ready, take_nothing

@@ -12,7 +12,7 @@ from uuid import UUID
 from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.core.lifecycle import Ending, after_failure
 from orchestrator.core.outcomes import Cancelled, Fail, Retry, Skip
-from orchestrator.core.states import Cause, Kind, StepState
+from orchestrator.core.states import Cause, StepState
 from orchestrator.core.text import clean, describe_exception
 from orchestrator.definitions.spec import CompensateSpec, StepSpec
 from orchestrator.engine.artifacts import ArtifactMissing

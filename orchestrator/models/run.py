@@ -44,6 +44,7 @@ class Run(models.Model):
     exclusive_key = models.TextField(null=True, help_text="Set while the run excludes others of the same key.")
     lock_name = models.TextField(null=True, help_text="A lock named at submission, for every step of the run.")
     on_lock_conflict = models.TextField(null=True)
+    retries = models.IntegerField(db_default=0, help_text="How often people have retried the run.")
     parent_step = models.ForeignKey(
         "orchestrator.Step",
         null=True,

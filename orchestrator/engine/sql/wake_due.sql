@@ -11,6 +11,6 @@ WITH due AS (
 )
 UPDATE workflow_steps s
 SET state = 'queued', waiting_for = NULL
-FROM due d
-WHERE s.id = d.id
-RETURNING s.run_id, s.step, s.queue
+FROM due d, workflow_runs r
+WHERE s.id = d.id AND r.id = s.run_id
+RETURNING s.run_id, s.step, s.queue, r.definition_id

@@ -1,0 +1,98 @@
+"""Appending what happened, in the transaction in which it happened: attempts, dead letters, audit, counters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from orchestrator.core import metric_names
+from orchestrator.core.fingerprint import fingerprint
+from orchestrator.core.states import RunState, StepState
+from orchestrator.engine.db import Connection, put, sql
+from orchestrator.engine.edit import Audit, RunEdit
+
+if TYPE_CHECKING:
+    from orchestrator.engine.transitions import Closure
+
+#: Increments by (metric, labels as JSON text).
+Counters = dict[tuple[str, str], float]
+
+
+def insert_audit(conn: Connection, records: Sequence[tuple[UUID, Audit]]) -> None:
+    """Audit records of runs."""
+    if records:
+        params = {
+            "runs": [run for run, _ in records],
+            "actions": [a.action for _, a in records],
+            "actors": [a.actor for _, a in records],
+            "roles": [a.role for _, a in records],
+            "reasons": [a.reason for _, a in records],
+            "befores": [a.before for _, a in records],
+            "afters": [a.after for _, a in records],
+        }
+        put(conn, sql("insert_audit"), params)
+
+
+def insert_attempts(conn: Connection, failed: Sequence[tuple[Any, Closure]]) -> None:
+    """History of attempts that did not succeed: (row of sql/settle_steps, closure)."""
+    if failed:
+        params = {
+            "runs": [row.run_id for row, _ in failed],
+            "steps": [row.id for row, _ in failed],
+            "attempts": [row.attempt for row, _ in failed],
+            "causes": [c.cause or row.cause for row, c in failed],
+            "errors": [c.error for _, c in failed],
+            "workers": [row.worker for row, _ in failed],
+            "started": [row.started_at for row, _ in failed],
+            "retry": [row.ready_at if row.state == StepState.WAITING else None for row, _ in failed],
+        }
+        put(conn, sql("insert_attempts"), params)
+
+
+def insert_dead_letters(conn: Connection, dead: Sequence[tuple[Any, int, str, str, Any, str | None, int]]) -> None:
+    """Dead letters: (locked run, row id, step, shard, cause, error JSON, attempts)."""
+    parsed = [json.loads(error) if error else {} for *_, error, _ in dead]
+    params = {
+        "runs": [run.id for run, *_ in dead],
+        "rows": [d[1] for d in dead],
+        "workflows": [run.workflow for run, *_ in dead],
+        "versions": [run.version for run, *_ in dead],
+        "steps": [d[2] for d in dead],
+        "shards": [d[3] for d in dead],
+        "causes": [d[4] for d in dead],
+        "errors": [d[5] for d in dead],
+        "fingerprints": [
+            fingerprint(d[0].workflow, d[2], str(d[4]), e.get("type", ""), e.get("message", ""))
+            for d, e in zip(dead, parsed, strict=True)
+        ],
+        "attempts": [d[6] for d in dead],
+    }
+    put(conn, sql("insert_dead_letters"), params)
+
+
+def count_run(counters: Counters, edit: RunEdit) -> None:
+    """Counts a run that ends with this edit."""
+    bucket = metric_names.bucket_label(metric_names.RUN_BUCKETS, edit.row.age)
+    labels = {"workflow": edit.row.workflow, "state": str(edit.state)}
+    count(counters, metric_names.RUN_DURATION_BUCKET, {**labels, "le": bucket})
+    count(counters, metric_names.RUN_DURATION_SUM, labels, edit.row.age)
+    if edit.state is RunState.FAILED:
+        cause = str(edit.row.cause or edit.cause or "error")
+        count(counters, metric_names.RUNS_FAILED, {"workflow": edit.row.workflow, "cause": cause})
+
+
+def count(counters: Counters, metric: str, labels: dict[str, str], value: float = 1) -> None:
+    """Adds to a counter that is appended with the next :func:`write`."""
+    key = (metric, json.dumps(labels, sort_keys=True))
+    counters[key] = counters.get(key, 0) + value
+
+
+def append_counters(conn: Connection, counters: Counters) -> None:
+    """Appends the increments and empties ``counters``."""
+    if counters:
+        metrics, labels = map(list, zip(*counters, strict=True))
+        values = list(counters.values())
+        put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
+        counters.clear()

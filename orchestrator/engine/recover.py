@@ -1,0 +1,150 @@
+"""What the passing of time changes: lost workers, due retries and timers, delayed runs, deadlines.
+
+Level-triggered: each pass looks at what the rows say now and takes a limited number; what one pass misses the next one
+takes, and one bad row never stops a pass. Every action is guarded by itself, so any number of dispatchers may run them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from orchestrator.core import metric_names
+from orchestrator.core.states import Cause, StepState, StopReason
+from orchestrator.engine import history, transitions
+from orchestrator.engine.advance import close_node
+from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
+from orchestrator.engine.edit import Audit, RunEdit
+from orchestrator.engine.history import Counters
+from orchestrator.engine.outputs import reader
+from orchestrator.engine.plans import load_plan
+from orchestrator.engine.settle import close_attempts
+from orchestrator.engine.submit import begin
+from orchestrator.engine.transitions import Closure
+from orchestrator.engine.unwind import resolve
+
+log = logging.getLogger("switchyard.recover")
+LIMIT = 500
+
+
+def lost_closure(row: Any, cause: Cause, message: str) -> Closure:
+    """The end of an attempt (a row of sql/select_claims) whose worker did not live to tell it."""
+    error = json.dumps({"type": "WorkerLost" if cause is Cause.WORKER_LOST else "Timeout", "message": message})
+    if row.attempt >= row.max_attempts:
+        return Closure(row.run_id, row.id, row.attempt, row.token, StepState.FAILED, cause, None, error=error)
+    delay = 0.0 if cause is Cause.WORKER_LOST else float(row.delay or 0.0)
+    return Closure(row.run_id, row.id, row.attempt, row.token, StepState.WAITING, cause, delay, error=error)
+
+
+def reap_lost(conn: Connection, limit: int = LIMIT) -> int:
+    """Closes running attempts whose worker process holds no live lease; returns how many."""
+    found = rows(conn, sql("select_lost"), {"limit": limit})
+    closed = 0
+    for closure in [lost_closure(r, Cause.WORKER_LOST, _lost_message(r)) for r in found]:
+        closed += _safely(closure.run_id, lambda c=closure: close_attempts(conn, [c]).changed)
+    if found:
+        log.warning("%s attempts of lost workers closed", closed)
+    put(conn, "UPDATE workflow_leases SET ended_at = now() WHERE ended_at IS NULL AND expires_at < now()")
+    return closed
+
+
+def _lost_message(row: Any) -> str:
+    return f"worker {row.worker} stopped answering while it ran this attempt (process killed, host lost or paused)"
+
+
+def wake_due(conn: Connection, limit: int = LIMIT) -> int:
+    """Queues steps whose retry is due and puts their tickets out; returns how many."""
+
+    def work() -> int:
+        woken = transitions.wake_due(conn, limit)
+        tickets = {(r.run_id, r.definition_id, r.step, r.queue): 0 for r in woken}
+        for r in woken:
+            tickets[r.run_id, r.definition_id, r.step, r.queue] += 1
+        transitions.insert_outbox(conn, [(*key, n) for key, n in tickets.items()])
+        return len(woken)
+
+    return in_transaction(conn, work)
+
+
+def fire_timers(conn: Connection, limit: int = LIMIT) -> int:
+    """Ends `wait` steps whose time has come and lets their runs go on; returns how many."""
+    query = """
+        SELECT id, run_id FROM workflow_steps
+        WHERE state = 'waiting' AND waiting_for = 'timer' AND ready_at <= now() ORDER BY ready_at LIMIT %s"""
+    due = rows(conn, query, [limit])
+    return sum(_safely(row.run_id, lambda r=row: _fire(conn, r.run_id, r.id)) for row in due)
+
+
+def _fire(conn: Connection, run_id: UUID, row_id: int) -> int:
+    def work() -> int:
+        edit = _lock(conn, run_id)
+        closed = transitions.close_waiting(conn, row_id) if edit and not edit.stopping else []
+        if not edit or not closed:
+            return 0
+        close_node(edit, closed[0])
+        resolve(conn, edit, reader(conn))
+        transitions.write(conn, [edit], None, {})
+        return 1
+
+    return in_transaction(conn, work)
+
+
+def start_delayed(conn: Connection, limit: int = LIMIT) -> int:
+    """Starts delayed runs whose time has come; returns how many."""
+
+    def work() -> int:
+        due = transitions.start_delayed(conn, limit)
+        for row in due:
+            begin(conn, RunEdit.of(row, load_plan(conn, row.definition_id)))
+        return len(due)
+
+    return in_transaction(conn, work)
+
+
+def enforce_deadlines(conn: Connection, limit: int = LIMIT) -> int:
+    """Stops runs that are past their deadline, or notes it where the definition only alerts; returns how many."""
+    query = """
+        SELECT id FROM workflow_runs
+        WHERE state = 'running' AND deadline_at < now() AND deadline_missed_at IS NULL
+        ORDER BY deadline_at LIMIT %s"""
+    return sum(_safely(r.id, lambda i=r.id: _miss_deadline(conn, i)) for r in rows(conn, query, [limit]))
+
+
+def _miss_deadline(conn: Connection, run_id: UUID) -> int:
+    def work() -> int:
+        edit = _lock(conn, run_id)
+        if edit is None or not transitions.note_missed_deadline(conn, run_id):
+            return 0
+        counts: Counters = {}
+        history.count(counts, metric_names.RUNS_MISSED_DEADLINE, {"workflow": edit.row.workflow})
+        after = json.dumps({"deadline_at": edit.row.deadline_at.isoformat(), "on_deadline": edit.row.on_deadline})
+        edit.audits.append(Audit("deadline", None, after))
+        if edit.row.on_deadline == "fail":
+            edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
+            resolve(conn, edit, reader(conn))
+        transitions.write(conn, [edit], None, counts)
+        return 1
+
+    return in_transaction(conn, work)
+
+
+def _lock(conn: Connection, run_id: UUID) -> RunEdit | None:
+    found = transitions.lock_runs(conn, [run_id])
+    return RunEdit.of(found[0], load_plan(conn, found[0].definition_id)) if found else None
+
+
+def _safely(run_id: UUID, work: Callable[[], int]) -> int:
+    """One bad run does not stop a pass; a broken connection does, and the next pass takes up what was missed."""
+    try:
+        return work()
+    except (psycopg.OperationalError, psycopg.InterfaceError):
+        raise
+    except Exception:
+        log.exception("run %s could not be taken further; the next pass tries again", run_id)
+        return 0
+

@@ -1,0 +1,110 @@
+"""What a retry runs again, and opening it. Called under the run's lock by ``operate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.errors import Invalid
+from orchestrator.core.states import Cause, NodeState, StepState
+from orchestrator.engine import transitions
+from orchestrator.engine.db import Connection, rows
+from orchestrator.engine.edit import RunEdit
+from orchestrator.engine.plans import Plan
+
+
+@dataclass(frozen=True)
+class RetryItem:
+    """A step or shard that runs again: why (failed, cancelled, blocked, undone, chosen), and as which attempt."""
+
+    step: str
+    shard: str
+    why: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class RetryPreview:
+    """``steps`` run again; ``kept`` ids of steps of which at least a part keeps its result."""
+
+    steps: list[RetryItem]
+    kept: list[str]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows to be made pending again, nodes to be opened again, and rows that never started, to be made anew."""
+
+    reset: list[int]
+    unmade: list[int]
+    nodes: set[int]
+    items: list[RetryItem]
+    kept: list[str]
+
+
+def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: list[int] | None) -> Chosen:
+    """What a retry of a stopped run runs again.
+
+    Raises:
+        Invalid: ``from_step`` names no step of the definition.
+    """
+    wanted = _from(plan, from_step)
+    query = """
+        SELECT id, step, shard, state, cause, attempt, undone_at, first_started_at FROM workflow_steps
+        WHERE run_id = %s AND kind = 'step' ORDER BY id"""
+    reset, unmade, nodes, items, kept = [], [], set(), [], []
+    for row in rows(conn, query, [run.id]):
+        node = plan.by_id[row.step]
+        why = "chosen" if node.index in wanted else _why(row, only)
+        if why is None:
+            if row.step not in kept and row.state in (StepState.DONE, StepState.SKIPPED):
+                kept.append(row.step)
+            continue
+        nodes.add(node.index)
+        items.append(RetryItem(row.step, row.shard, why, row.attempt + 1))
+        (unmade if not row.shard and not row.attempt else reset).append(row.id)
+    for node in plan.nodes:
+        if run.node_states[node.index] in (NodeState.PENDING, NodeState.BLOCKED) and node.index not in nodes:
+            nodes.add(node.index)
+            items.append(RetryItem(node.id, "", "blocked", 1))
+    return Chosen(reset, unmade, nodes, items, kept)
+
+
+def _from(plan: Plan, from_step: str | None) -> set[int]:
+    if from_step is None:
+        return set()
+    if from_step == "*":
+        return {node.index for node in plan.nodes}
+    if from_step not in plan.by_id:
+        raise Invalid(
+            f"workflow {plan.workflow} v{plan.version} has no step {from_step!r}; it has {', '.join(plan.by_id)}",
+            field="from_step",
+        )
+    return plan.descendants(from_step)
+
+
+def _why(row: Any, only: list[int] | None) -> str | None:
+    if row.undone_at is not None:
+        return "undone"
+    if row.state in (StepState.FAILED, StepState.REJECTED):
+        return "failed" if only is None or row.id in only else None
+    if row.state == StepState.CANCELLED:
+        return "cancelled"
+    if row.state == StepState.SKIPPED and row.cause == Cause.BLOCKED:
+        return "blocked"
+    return None
+
+
+def reopen(conn: Connection, run: Any, plan: Plan, chosen: Chosen) -> RunEdit:
+    """Makes the run running again, with the chosen rows pending; the caller lets it advance."""
+    nodes = list(run.node_states)
+    for index in chosen.nodes:
+        nodes[index] = NodeState.PENDING
+    retries = {node.id: node.spec.retries for node in plan.nodes}
+    counts = transitions.reset_steps(conn, run.id, chosen.reset, chosen.unmade, retries)
+    fresh = transitions.reopen_run(conn, run.id, "".join(nodes))
+    edit = RunEdit.of(fresh, plan)
+    edit.existing = counts
+    edit.delta += sum(counts.values())
+    edit.candidates.extend(sorted(chosen.nodes))
+    return edit

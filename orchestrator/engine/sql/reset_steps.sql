@@ -1,0 +1,12 @@
+-- For a retry: rows that are to run again become pending, attempts go on with a fresh budget; one that was undone gets
+-- a new generation and with it a new idempotency key.
+-- The run is locked. Index: workflow_steps_pkey.
+UPDATE workflow_steps s
+SET state = 'pending', cause = NULL, error = NULL, output = NULL, output_ref = NULL, progress = NULL, note = NULL,
+    finished_at = NULL, first_started_at = NULL, started_at = NULL,
+    generation = s.generation + CASE WHEN s.undone_at IS NULL THEN 0 ELSE 1 END,
+    undone_at = NULL,
+    max_attempts = s.attempt + 1 + b.retries
+FROM unnest(%(steps)s::text[], %(retries)s::int[]) AS b(step, retries)
+WHERE s.id = ANY(%(rows)s::bigint[]) AND s.step = b.step
+RETURNING s.step

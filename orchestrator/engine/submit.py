@@ -1,0 +1,235 @@
+"""Starting runs: durable, in the caller's transaction, once for each idempotency key."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+from orchestrator.core.actor import Actor
+from orchestrator.core.durations import BadDuration, parse_duration
+from orchestrator.core.errors import Conflict, Invalid, TooLarge
+from orchestrator.core.ids import new_run_id
+from orchestrator.core.text import NotStorable, to_json
+from orchestrator.engine import transitions
+from orchestrator.engine.db import Connection, caller_transaction, put, rows, sql
+from orchestrator.engine.edit import RunEdit
+from orchestrator.engine.outputs import reader
+from orchestrator.engine.plans import latest_definition, load_plan
+from orchestrator.engine.unwind import resolve
+from orchestrator.models import Definition
+
+MAX_INPUT = 1_048_576
+_NOTIFY_EVERY = 0.02
+_last_notify = 0.0
+SUBMITTER = Actor("code", "operator")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A checked request for one run. Texts are JSON; times are seconds."""
+
+    definition: Definition
+    subject_id: str
+    input: str
+    labels: str
+    idempotency_key: str | None
+    deadline: float | None
+    delay: float
+
+
+def submit(
+    workflow: str,
+    subject_id: str,
+    input: Mapping[str, Any] | None = None,
+    *,
+    idempotency_key: str | None = None,
+    version: int | None = None,
+    deadline: str | float | None = None,
+    delay: str | float | None = None,
+    after: Iterable[UUID | str] | None = None,
+    parent: Any = None,
+    labels: Mapping[str, str] | None = None,
+    lock: str | None = None,
+    on_lock_conflict: str | None = None,
+    detach: bool = False,
+    actor: Actor = SUBMITTER,
+) -> UUID:
+    """Starts a run and returns its id.
+
+    Inside ``transaction.atomic()`` the run exists if and only if that commits. A repeated idempotency key answers the
+    run it made first, even one that has ended.
+
+    Raises:
+        NotFound: unknown workflow or version.
+        Invalid: an argument that cannot be accepted; ``field`` names it.
+        TooLarge: an input over 1 MB.
+        Conflict: the same key with other input.
+    """
+    _not_built(after=after, parent=parent, lock=lock, on_lock_conflict=on_lock_conflict)
+    request = check(workflow, subject_id, input, idempotency_key, version, deadline, delay, labels)
+    with caller_transaction() as conn:
+        return _start(conn, request, actor)[0]
+
+
+def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
+    """As :func:`submit`; also whether the run was made by this call."""
+    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent", "lock", "on_lock_conflict")})
+    request = check(
+        arguments["workflow"], arguments["subject_id"], arguments.get("input"), arguments.get("idempotency_key"),
+        arguments.get("version"), arguments.get("deadline"), arguments.get("delay"), arguments.get("labels"),
+    )  # fmt: skip
+    with caller_transaction() as conn:
+        return _start(conn, request, actor)
+
+
+def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER) -> list[UUID]:
+    """Starts several runs in one transaction: all of them or none. Each request has :func:`submit`'s arguments."""
+    with caller_transaction():
+        return [submit_once(actor, **request)[0] for request in requests]
+
+
+def _not_built(**given: Any) -> None:
+    for name, value in given.items():
+        if value:
+            raise Invalid(f"`{name}` is not built yet in this version; submit without it", field=name)
+
+
+def check(
+    workflow: str,
+    subject_id: str,
+    input: Any,
+    idempotency_key: str | None,
+    version: int | None,
+    deadline: str | float | None,
+    delay: str | float | None,
+    labels: Any,
+) -> Submission:
+    """Checks a request without touching anything but the definitions. Raises as :func:`submit`."""
+    definition = latest_definition(_text(workflow, "workflow"), version)
+    return Submission(
+        definition=definition,
+        subject_id=_text(subject_id, "subject_id"),
+        input=_input(input),
+        labels=_labels(labels),
+        idempotency_key=_text(idempotency_key, "idempotency_key") if idempotency_key is not None else None,
+        deadline=_seconds(deadline, "deadline", least=1.0) if deadline is not None else None,
+        delay=_seconds(delay, "delay", least=0.0) if delay is not None else 0.0,
+    )
+
+
+def _text(value: Any, field: str, limit: int = 500) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise Invalid(f"{field} must be text that is not empty", field=field)
+    if len(value) > limit:
+        raise Invalid(f"{field} is {len(value):,} characters long; {limit} is the most", field=field)
+    try:
+        to_json(value, field)
+    except NotStorable as problem:
+        raise Invalid(str(problem), field=field) from None
+    return value
+
+
+def _input(value: Any) -> str:
+    value = {} if value is None else value
+    if not isinstance(value, Mapping):
+        raise Invalid(f"input must be an object, not {type(value).__name__}", field="input")
+    try:
+        text = to_json(dict(value), "input")
+    except NotStorable as problem:
+        raise Invalid(str(problem), field="input") from None
+    size = len(text.encode())
+    if size > MAX_INPUT:
+        raise TooLarge(f"input is {size:,} bytes; {MAX_INPUT:,} is the most. Store it and pass its key", field="input")
+    return text
+
+
+def _labels(value: Any) -> str:
+    value = {} if value is None else value
+    if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+        raise Invalid("labels must be an object of texts, such as {\"customer\": \"42\"}", field="labels")
+    if len(value) > 50:
+        raise Invalid(f"a run takes at most 50 labels, not {len(value)}", field="labels")
+    for key, text in value.items():
+        _text(key, "labels", 100)
+        if text:
+            _text(text, "labels")
+    return to_json(dict(value), "labels")
+
+
+def _seconds(value: str | float, field: str, least: float) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        try:
+            seconds = parse_duration(value)
+        except BadDuration as problem:
+            raise Invalid(f"{field}: {problem}", field=field) from None
+    if not least <= seconds <= 10 * 365 * 86400:
+        raise Invalid(f"{field} must be between {least:g} seconds and ten years", field=field)
+    return seconds
+
+
+def _start(conn: Connection, request: Submission, actor: Actor) -> tuple[UUID, bool]:
+    """Makes the run with its first steps and their tickets."""
+    plan = load_plan(conn, request.definition.pk)
+    run_id = new_run_id()
+    params = {
+        "id": run_id,
+        "definition": request.definition.pk,
+        "workflow": plan.workflow,
+        "version": plan.version,
+        "subject": request.subject_id,
+        "labels": json.dumps({**plan.spec.labels, **json.loads(request.labels)}),
+        "node_states": plan.fresh_states,
+        "input": request.input,
+        "key": request.idempotency_key,
+        "deadline": request.deadline if request.deadline is not None else plan.spec.deadline,
+        "on_deadline": plan.spec.on_deadline,
+        "actor": actor.name,
+        "delay": request.delay,
+    }
+    made = rows(conn, sql("insert_run"), params)
+    if not made:
+        return _same_run(conn, plan.workflow, request), False
+    if not request.delay:
+        begin(conn, RunEdit.of(made[0], plan))
+    _notify(conn)
+    return run_id, True
+
+
+def begin(conn: Connection, edit: RunEdit) -> None:
+    """Opens the first steps of a run that is new or whose time has come."""
+    edit.candidates.extend(node.index for node in edit.plan.roots)
+    resolve(conn, edit, reader(conn))
+    transitions.write(conn, [edit], None, {})
+
+
+def _same_run(conn: Connection, workflow: str, request: Submission) -> UUID:
+    query = """
+        SELECT id, input = %s::jsonb AND subject_id = %s AS same FROM workflow_runs
+        WHERE workflow = %s AND idempotency_key = %s"""
+    found = rows(conn, query, [request.input, request.subject_id, workflow, request.idempotency_key])[0]
+    if not found.same:
+        raise Conflict(
+            f"idempotency key {request.idempotency_key!r} was used for run {found.id} with another subject or input; "
+            "use a new key for new work",
+            field="idempotency_key",
+        )
+    run_id: UUID = found.id
+    return run_id
+
+
+def _notify(conn: Connection) -> None:
+    """Wakes the dispatcher when this commits. Debounced: notifying makes commits queue up behind one another."""
+    global _last_notify
+    now = time.monotonic()
+    if now - _last_notify >= _NOTIFY_EVERY:
+        _last_notify = now
+        put(conn, "SELECT pg_notify('switchyard_outbox', '')")
+
+
