@@ -1,0 +1,72 @@
+"""Fixtures for all tests. ``live`` gives real worker and dispatcher processes a database of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test.utils import setup_databases, teardown_databases
+
+from tests.harness.live import Live
+from tests.harness.scratch import ScratchDatabase
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Remembers on the item whether its test failed, for fixtures that then say more."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None, django_db_blocker: Any, django_db_keepdb: bool, django_db_createdb: bool
+) -> Iterator[None]:
+    """pytest-django's own, but always: by itself it looks at the ``django_db`` marks, which ``live`` tests lack."""
+    keep = django_db_keepdb and not django_db_createdb
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False, aliases={"default"}, keepdb=keep)
+    yield
+    if not django_db_keepdb:
+        with django_db_blocker.unblock():
+            teardown_databases(made, verbosity=0)
+
+
+@pytest.fixture(scope="session")
+def scratch_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[ScratchDatabase]:
+    """A database for committed data, copied from pytest-django's freshly migrated one."""
+    with django_db_blocker.unblock():
+        scratch = ScratchDatabase.make()
+        try:
+            yield scratch
+        finally:
+            scratch.drop()
+
+
+@pytest.fixture
+def live(
+    request: pytest.FixtureRequest,
+    scratch_database: ScratchDatabase,
+    django_db_blocker: Any,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Iterator[Live]:
+    """Committed data and real processes; do not combine with ``db`` or the ``django_db`` mark. See :class:`Live`."""
+    with django_db_blocker.unblock(), scratch_database.in_use():
+        fixture = Live(scratch_database, settings, monkeypatch, tmp_path)
+        try:
+            yield fixture
+        finally:
+            fixture.end()
+            if request.node.stash.get(FAILED, False):
+                for process in fixture.processes:
+                    request.node.add_report_section("call", process.name, process.log_tail())
+            scratch_database.empty()
