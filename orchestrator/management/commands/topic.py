@@ -1,0 +1,42 @@
+"""``manage.py topic NAME [LIMIT]``: a cluster-wide limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from orchestrator.engine import limits
+from orchestrator.management import base
+from orchestrator.management.people import facts, operator
+
+
+class Command(base.Command):
+    """With ``--json`` the topic as ``GET /topics/{name}`` answers it."""
+
+    help = "Show a topic's cluster-wide limit, or set it: a number, 0 to pause, none for unlimited."
+
+    def arguments(self, parser: CommandParser) -> None:
+        """``NAME``, ``LIMIT``."""
+        parser.add_argument("name")
+        parser.add_argument("limit", nargs="?", help="a whole number from 0, or none")
+        parser.add_argument("--reason", default="", help="why; kept in the audit trail")
+
+    def run(self, **options: Any) -> None:
+        """Sets it if a limit is given, and prints it."""
+        name, text = options["name"], options["limit"]
+        if text is not None:
+            limits.set_topic_limit(name, _limit(text), operator(), options["reason"])
+        topic = limits.topic(name)
+        limit = "unlimited" if topic["limit"] is None else topic["limit"]
+        pairs = [("topic", name), ("limit", limit), ("set by", topic["set_by"]),
+                 ("running", topic["running"]), ("waiting", topic["waiting"])]  # fmt: skip
+        self.emit(topic, text=facts(pairs))
+
+
+def _limit(text: str) -> int | None:
+    if text.lower() in ("none", "unlimited"):
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise base.UsageError(f"LIMIT {text!r} is not a whole number from 0, or none")
+    return int(text)
