@@ -1,15 +1,24 @@
 """URL table of the pages: one line a page."""
 
 from django.contrib.auth import views as auth
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, re_path
 
-from dashboard.views import artifacts, overview, upload, where
+from dashboard.views import artifacts, dead_letters, overview, runs, system, upload, where, workflows
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", auth.LoginView.as_view(), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("", overview.overview, name="overview"),
     path("where/", where.where, name="where"),
+    path("runs/", runs.runs, name="runs"),
+    path("overdue/", runs.overdue, name="overdue"),
+    path("dead-letters/", dead_letters.dead_letters, name="dead-letters"),
+    re_path("^dead-letters/(?P<verb>replay|discard)/$", dead_letters.act, name="dead-letter-act"),
+    path("workflows/", workflows.workflows, name="workflows"),
+    path("workflows/<str:name>/", workflows.workflow, name="workflow"),
+    path("queues/", system.queues, name="queues"),
+    path("health/", system.health, name="health"),
+    path("audit/", system.audit, name="audit"),
     path("upload/", upload.upload, name="upload"),
     path("runs/<uuid:run_id>/artifacts/<path:path>", artifacts.artifact, name="run-artifact"),
 ]

@@ -10,7 +10,8 @@ from typing import Any
 from django.db import connection
 
 from dashboard.nav import BOUND
-from dashboard.queries.paging import Page, keyset, small_int
+from orchestrator.core.errors import Invalid
+from orchestrator.engine import find_dead_letters
 from orchestrator.engine.explain_words import error_text
 from orchestrator.models import DeadLetter
 
@@ -91,18 +92,19 @@ class Letter:
         return error_text(self.letter.error, 240)
 
 
-def letters(state: str, fingerprint: str, workflow: str, cursor: str) -> tuple[list[Letter], Page[DeadLetter]]:
-    """A page of dead letters, newest first.
+@dataclass(frozen=True)
+class Letters:
+    """A page of dead letters, latest first. ``problem`` says what to fix in the address."""
 
-    Raises:
-        Invalid: for a bad cursor.
-    """
-    rows = DeadLetter.objects.select_related("run").defer("run__input", "run__output", "run__error")
-    if state:
-        rows = rows.filter(state=state)
-    if fingerprint:
-        rows = rows.filter(fingerprint=fingerprint)
-    if workflow:
-        rows = rows.filter(workflow=workflow)
-    page = keyset(rows, cursor, PAGE, decode=small_int)
-    return [Letter(letter) for letter in page.items], page
+    items: list[Letter]
+    next: str = ""
+    problem: str = ""
+
+
+def letters(filters: find_dead_letters.DeadLetterFilters, cursor: str) -> Letters:
+    """A page of dead letters; a bad cursor gives none but says so."""
+    try:
+        found = find_dead_letters.page(filters, cursor or None, PAGE)
+    except Invalid as error:
+        return Letters([], problem=error.message)
+    return Letters([Letter(letter) for letter in found.items], found.next_cursor or "")

@@ -6,36 +6,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from dashboard.nav import BOUND
 from dashboard.queries.dead_letters import Group, groups
+from dashboard.queries.overdue import risky_runs
 from dashboard.queries.queues import Queue, Worker, queues, workers
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.states import RunState
 from orchestrator.models import Beat, Run
 
 LIST = 8
-#: Seconds without a beat after which the dispatcher counts as gone.
-BEAT_LATE = 30.0
 
 
 def _bounded(table: str, where: str) -> str:
     return f"(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT {BOUND + 1}) x)"
 
-
-# At risk, as far as the rows prove it: the run waits for a try or a timer that is due only after its deadline.
-AT_RISK = f"""
-SELECT DISTINCT r.id, r.deadline_at FROM (
-  SELECT run_id, ready_at FROM workflow_steps
-  WHERE state = 'waiting' AND ready_at IS NOT NULL AND waiting_for IN ('retry', 'timer')
-  ORDER BY ready_at DESC LIMIT {BOUND}) s
-JOIN workflow_runs r ON r.id = s.run_id
-WHERE r.state = 'running' AND r.deadline_at >= now() AND r.deadline_at < s.ready_at
-ORDER BY r.deadline_at LIMIT {BOUND + 1}
-"""
 
 _COUNTS = f"""
 SELECT
@@ -97,12 +86,27 @@ class Overview:
     @property
     def dispatcher_gone(self) -> bool:
         """Whether the dispatcher was seen once and is not seen any more."""
-        return bool(self.dispatcher) and self.silent > BEAT_LATE
+        return self.dispatcher is not None and self.silent > beat_patience()
+
+    @property
+    def dispatcher_missing(self) -> bool:
+        """Whether there is work and no dispatcher was ever seen."""
+        return self.dispatcher is None and bool(self.counts.running or self.counts.compensating)
+
+    @property
+    def deepest(self) -> Queue | None:
+        """The queue with most to do, if any has something."""
+        return max((queue for queue in self.queues if queue.depth), key=lambda queue: queue.depth, default=None)
 
     @property
     def silent(self) -> float:
         """Seconds since the dispatcher's last beat."""
         return (self.now - self.dispatcher.beat_at).total_seconds() if self.dispatcher else 0.0
+
+
+def beat_patience() -> float:
+    """Seconds without a beat after which the dispatcher counts as gone, as ``/readyz`` has it."""
+    return max(3 * float(settings.ORCHESTRATOR.sweep_seconds), 3.0)
 
 
 def overview() -> Overview:
@@ -129,11 +133,6 @@ def _one(sql: str) -> dict[str, Any]:
         return dict(zip(names, cursor.fetchone(), strict=True))
 
 
-def at_risk() -> list[tuple[Any, datetime]]:
-    """(run id, deadline) of running runs that will miss their deadline, soonest first."""
-    return _all(AT_RISK)
-
-
 def _all(sql: str) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
@@ -143,7 +142,7 @@ def _all(sql: str) -> list[Any]:
 def _counts() -> tuple[Counts, list[Any]]:
     row = _one(_COUNTS)
     waits = {name: (count, due) for name, count, due in _all(_WAITS)}
-    risky = at_risk()
+    risky = risky_runs()
     retrying, next_try = waits.pop("retry", (0, None))
     counts = Counts(
         **row,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlencode
 
 from dashboard.nav import BOUND
@@ -49,14 +50,21 @@ def _many(count: int) -> str:
     return f"over {BOUND:,}" if count > BOUND else f"{count:,}"
 
 
-def _ago(page: Overview, moment: object) -> str:
-    return span((page.now - moment).total_seconds()) if moment else ""  # type: ignore[operator]
+def _ago(page: Overview, moment: datetime) -> str:
+    return _span((page.now - moment).total_seconds())
+
+
+def _span(seconds: float) -> str:
+    """A length of time that no line break parts."""
+    return span(seconds).replace(" ", "\u00a0")
 
 
 def _machinery(page: Overview) -> list[list[Part]]:
+    if page.dispatcher_missing:
+        return [[Part("No dispatcher", "/health/"), Part(" has ever been seen: start one, or what is due stays due.")]]
     if not page.dispatcher_gone:
         return []
-    text = f" {span(page.silent)}: nothing that is due will start until it is back."
+    text = f" {_span(page.silent)}: nothing that is due will start until it is back."
     return [[Part("The dispatcher has not been seen for", "/health/"), Part(text)]]
 
 
@@ -71,7 +79,7 @@ def _lateness(page: Overview) -> list[list[Part]]:
         return [[Part(risky, "/overdue/"), Part(" and will be late.")]]
     late = "1 run is overdue" if c.overdue == 1 else f"{_many(c.overdue)} runs are overdue"
     by = f", {'' if c.overdue == 1 else 'the worst '}by {_ago(page, c.worst)}" if c.worst else ""
-    more = f", and {_many(c.at_risk)} more will be late" if c.at_risk else ""
+    more = f", and {_many(c.at_risk)} more probably will be" if c.at_risk else ""
     return [[Part(late, "/overdue/"), Part(f"{by}{more}.")]]
 
 
@@ -114,13 +122,14 @@ def _calm(page: Overview) -> Opening:
     c = page.counts
     if c.running or c.compensating:
         live = "1 run is" if c.running + c.compensating == 1 else f"{_many(c.running + c.compensating)} runs are"
-        return Opening("ok", [Part("All is well. "), Part(f"{live} under way", "/runs/?state=running,compensating"),
-                              Part("; none is late and nothing waits in the dead letters.")])  # fmt: skip
+        calm = Part("; none is late and nothing waits in the dead letters.")
+        under_way = Part(f"{live} under way", "/runs/?state=running,compensating")
+        return Opening("ok", [Part("All is well. "), under_way, calm])
     if c.last_end:
-        return Opening("ok", [Part("All is quiet. No run is under way; "),
-                              Part("the last one", "/runs/"), Part(f" ended {_ago(page, c.last_end)} ago.")])  # fmt: skip
-    return Opening("idle", [Part("No run has been submitted yet. "), Part("See the published workflows", "/workflows/"),
-                            Part(" and submit one from the command line or the API.")])  # fmt: skip
+        ended = f" ended {_ago(page, c.last_end)} ago."
+        return Opening("ok", [Part("All is quiet. No run is under way; "), Part("the last one", "/runs/"), Part(ended)])
+    how = Part(" and submit one from the command line or the API.")
+    return Opening("idle", [Part("No run has been submitted yet. "), Part("See the workflows", "/workflows/"), how])
 
 
 def _joined(told: list[list[Part]]) -> list[Part]:

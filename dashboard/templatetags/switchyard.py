@@ -66,7 +66,7 @@ def duration(seconds: float | dt.timedelta | None) -> str:
         return "–"
     if isinstance(seconds, dt.timedelta):
         seconds = seconds.total_seconds()
-    return format_duration(seconds)
+    return _unbroken(format_duration(seconds))
 
 
 @register.filter
@@ -121,8 +121,13 @@ def _age(moment: dt.datetime | None, way: str) -> SafeString:
         _iso(moment),
         moment.strftime("%Y-%m-%d %H:%M:%S"),
         way,
-        format_duration(round(seconds)).replace("-", "−"),
+        _unbroken(format_duration(round(seconds))),
     )
+
+
+def _unbroken(text: str) -> str:
+    """With a true minus and spaces that no line break parts."""
+    return text.replace("-", "−").replace(" ", "\u00a0")
 
 
 def _iso(moment: dt.datetime) -> str:
@@ -142,6 +147,20 @@ def plural(count: int, forms: str) -> str:
     """``{{ n|plural:"run is,runs are" }}``: the count and the form that fits it."""
     one, _, more = forms.partition(",")
     return f"{many(count)} {one if count == 1 else more}"
+
+
+@register.filter
+def ucfirst(text: str) -> str:
+    """With a capital first letter."""
+    text = str(text)
+    return text[:1].upper() + text[1:]
+
+
+@register.filter
+def ordinal(number: int) -> str:
+    """``2nd``, ``3rd``, ``11th``."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 @register.filter
@@ -168,6 +187,13 @@ def query(context: template.Context, **changes: Any) -> str:
         else:
             params[key] = str(value)
     return f"?{params.urlencode()}" if params else "?"
+
+
+@register.simple_tag(takes_context=True)
+def theme(context: template.Context) -> str:
+    """The theme of the cookie, for pages without the frame; also where there is no request (the 500 page)."""
+    request = context.get("request")
+    return nav.theme(request) if request is not None else ""
 
 
 @register.simple_tag(takes_context=True)

@@ -114,7 +114,7 @@
     for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]) {
       if (left >= size) { parts.push(`${Math.floor(left / size)} ${unit}`); left %= size; }
     }
-    return parts.slice(0, 2).join(" ") || "0 s";
+    return parts.slice(0, 2).join(" ").replaceAll(" ", "\u00a0") || "0\u00a0s";
   }
   // Server minus browser: a browser clock that is off by more than load time can explain is corrected.
   const stamp = Date.parse(document.body.dataset.now || ""), off = stamp ? stamp - Date.now() : 0;

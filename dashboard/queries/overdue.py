@@ -1,0 +1,65 @@
+"""Runs that are late, will probably be late, or were late in the last 24 hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from dashboard.nav import BOUND
+from dashboard.queries.paging import bounded_count
+from dashboard.queries.runs import RunRow, rows_of
+from orchestrator.core.states import RUN_TERMINAL, RunState
+from orchestrator.engine.estimate import at_risk, estimates
+from orchestrator.models import Run
+
+LIST = 50
+#: Running runs, nearest their deadline first, that are looked at for a risk, and seconds that the answer is kept.
+LOOKED_AT = 100
+KEPT = 15
+MISSED_FOR = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """Three lists; counts are bounded."""
+
+    late: list[RunRow]
+    late_count: int | None
+    risky: list[RunRow]
+    missed: list[RunRow]
+
+
+def risky_runs() -> list[tuple[Any, Any]]:
+    """(id, deadline) of runs that will probably miss their deadline, soonest first; kept for a few seconds."""
+    known: list[tuple[Any, Any]] | None = cache.get("dashboard:at_risk")
+    if known is None:
+        near = Run.objects.filter(state=RunState.RUNNING, deadline_at__gte=Now()).order_by("deadline_at")
+        runs, now = list(near.defer("input", "output")[:LOOKED_AT]), timezone.now()
+        found = estimates(runs, now)
+        known = [(run.pk, run.deadline_at) for run in runs if at_risk(run, found[run.id], now)]
+        cache.set("dashboard:at_risk", known, KEPT)
+    return known
+
+
+def page() -> Overdue:
+    """The page of what is late."""
+    light = Run.objects.defer("input", "output")
+    late = light.filter(state=RunState.RUNNING, deadline_at__lt=Now()).order_by("deadline_at")
+    risky = [run_id for run_id, _ in risky_runs()]
+    # Through the index on the end, over the newest of them at most.
+    ended = Run.objects.filter(state__in=sorted(RUN_TERMINAL), finished_at__gt=timezone.now() - MISSED_FOR)
+    recent = ended.order_by("-finished_at").values("pk")[:BOUND]
+    missed = Q(deadline_missed_at__isnull=False) | Q(finished_at__gt=F("deadline_at"))
+    ended_late = list(light.filter(missed, pk__in=recent).order_by("-finished_at")[:LIST])
+    return Overdue(
+        rows_of(list(late[:LIST])),
+        bounded_count(late),
+        rows_of(list(light.filter(pk__in=risky[:LIST]).order_by("deadline_at")), at_risk=risky),
+        rows_of(ended_late),
+    )

@@ -1,0 +1,32 @@
+"""Queues and workers, health, and the audit trail."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+
+from dashboard.access import require_role
+from dashboard.queries import audit as trail
+from dashboard.queries import health as state
+from dashboard.queries.queues import queues as read_queues
+from dashboard.queries.queues import workers as read_workers
+from dashboard.render import live_page
+
+
+@require_role("viewer")
+def queues(request: HttpRequest) -> HttpResponse:
+    """What waits for workers, and the workers."""
+    found = read_workers()
+    return live_page(request, "queues/index.html", {"queues": read_queues(found), "workers": found})
+
+
+@require_role("viewer")
+def health(request: HttpRequest) -> HttpResponse:
+    """Whether the machinery itself is well."""
+    return live_page(request, "health/index.html", {"page": state.health()})
+
+
+@require_role("viewer")
+def audit(request: HttpRequest) -> HttpResponse:
+    """What people did and what runs went through, newest first."""
+    found = trail.records(request.GET)
+    return live_page(request, "audit/index.html", {"found": found})
