@@ -116,5 +116,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {name: {"level": _environment.log_level} for name in ("orchestrator", "dashboard")},
+    "loggers": {
+        "django.request": {"level": "ERROR"},  # a page that is not there is the visitor's business
+        **{name: {"level": _environment.log_level} for name in ("orchestrator", "dashboard")},
+    },
 }

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test.utils import setup_databases, teardown_databases
 
+from orchestrator import services
+from tests import settings as test_settings
 from tests.harness.live import Live
-from tests.harness.scratch import ScratchDatabase
+from tests.harness.scratch import ScratchDatabase, others_are_connected
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -20,6 +23,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.when == "call":
         item.stash[FAILED] = report.failed
+
+
+def pytest_sessionfinish() -> None:
+    """Stops the private servers if this session started them and nobody else is on them."""
+    names = test_settings.STARTED
+    if names and not others_are_connected():
+        connections.close_all()
+        services.stop(names=names)
 
 
 FAILED = pytest.StashKey[bool]()

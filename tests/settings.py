@@ -9,6 +9,8 @@ import os
 from orchestrator import services
 
 _urls = services.ensure()
+#: Private servers that this session started, as ``services.stop`` names them.
+STARTED = [{"PostgreSQL": "postgres", "Valkey": "valkey"}[name] for name in _urls.started]
 os.environ["DATABASE_URL"] = _urls.database
 if not os.environ.get("REDIS_URL"):
     os.environ["REDIS_URL"] = _urls.redis.removesuffix("/0") + "/15"

@@ -100,6 +100,17 @@ def _drop_left_behind(server: psycopg.Connection) -> None:
             server.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def others_are_connected() -> bool:
+    """Whether another program uses the server."""
+    with _server() as server:
+        row = server.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() "
+            "AND datname <> ALL(%s)",
+            [[f"test_sy_{os.getpid()}"]],
+        ).fetchone()
+    return bool(row and row[0])
+
+
 def _server() -> psycopg.Connection:
     return _connect("postgres")
 

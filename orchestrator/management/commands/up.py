@@ -20,6 +20,7 @@ from django.core.management.base import CommandParser
 from orchestrator import services
 from orchestrator.core.errors import SwitchyardError
 from orchestrator.management import base
+from orchestrator.services.autostart import migrate_private
 from orchestrator.services.process import port_is_free
 from orchestrator.services.supervisor import Child, Supervisor
 from orchestrator.services.tether import die_with_parent
@@ -81,16 +82,18 @@ class Command(base.Command):
         lock.flush()
 
     def _start_servers(self) -> tuple[str, ...]:
-        urls = services.ensure()
-        if urls.started:
-            self.note(f"started the private {' and '.join(urls.started)}")
-        return urls.started
+        self.urls = services.ensure()
+        if self.urls.started:
+            self.note(f"started the private {' and '.join(self.urls.started)}")
+        return self.urls.started
 
     def _make_ready(self) -> list[str]:
         """Tables, static files, workflows, sign-ins, example runs; answers the queues to work on."""
-        self.note("making tables, workflows and sign-ins ready")
         static = subprocess.Popen([sys.executable, MANAGE, "collectstatic", "--no-input", "--verbosity", "0"])
-        self._step("migrate", "--verbosity", "0")
+        if "postgres" in services.private_names():
+            migrate_private(self.urls)
+        else:
+            self._step("migrate", "--verbosity", "0")
         if static.wait():
             raise base.error("collecting the static files failed; the reason is above")
         answer = json.loads(self._step("bootstrap", "--url", self.url, "--json"))
@@ -153,7 +156,7 @@ class Command(base.Command):
 
 def _answers(url: str) -> bool:
     try:
-        urllib.request.urlopen(f"{url}/healthz", timeout=2).close()  # noqa: S310
+        urllib.request.urlopen(f"{url}/healthz", timeout=10).close()  # noqa: S310
     except urllib.error.HTTPError:
         return True
     except OSError:
