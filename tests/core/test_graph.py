@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,4 +118,4 @@ def test_a_reported_cycle_really_is_one(graph):
     else:
         assert cycle[0] == cycle[-1]
         assert len(cycle) == len(set(cycle)) + 1
-        assert all(one in graph[following] for one, following in zip(cycle, cycle[1:], strict=False))
+        assert all(one in graph[following] for one, following in pairwise(cycle))

@@ -32,9 +32,7 @@ BOMBS = {
     "nine levels of nine": (NINE, "anchors expand past 1 MB"),
     "mappings of mappings": (
         "a0: &a0 {k: xxxxxxxxxx}\n"
-        + "".join(
-            f"a{i}: &a{i} {{{', '.join(f'k{j}: *a{i - 1}' for j in range(9))}}}\n" for i in range(1, 10)
-        ),
+        + "".join(f"a{i}: &a{i} {{{', '.join(f'k{j}: *a{i - 1}' for j in range(9))}}}\n" for i in range(1, 10)),
         "anchors expand past 1 MB",
     ),
     "one large text, many times": (f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 200)}]\n", "anchors expand"),
@@ -203,7 +201,10 @@ def test_the_parser_without_c_reads_the_same(monkeypatch):
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text(st.characters(codec="utf-8", min_codepoint=1, max_codepoint=0xFFFF)),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**62), 2**62)
+    | st.text(st.characters(codec="utf-8", min_codepoint=1, max_codepoint=0xFFFF)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdef", min_size=1), inner, max_size=4),
     max_leaves=20,
 )

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from django.core.management import call_command
@@ -32,7 +33,15 @@ def pack(ctx): ...
 @compensation("pub-shop.refund")
 def refund(ctx): ...
 """
-SHOP = "workflow: pub-shop\nversion: {version}\nsteps:\n  - id: pay\n    timeout: {timeout}\n    compensate: refund\n  - id: pub-pack\n"
+SHOP = """\
+workflow: pub-shop
+version: {version}
+steps:
+  - id: pay
+    timeout: {timeout}
+    compensate: refund
+  - id: pub-pack
+"""
 
 
 @pytest.fixture
@@ -95,8 +104,6 @@ def test_publishing_again_changes_nothing(shop):
 def test_other_defaults_in_the_settings_do_not_change_a_published_version(shop, settings):
     shop(shop="workflow: pub-shop\nversion: 1\nsteps: [{id: pay}]\n")
     publish(["pub_shop"])
-    from dataclasses import replace
-
     settings.ORCHESTRATOR = replace(settings.ORCHESTRATOR, default_timeout=1.0, default_deadline=2.0)
     assert publish(["pub_shop"])[0].status == "unchanged"
     assert Definition.objects.get().spec["deadline"] != 2.0
@@ -256,8 +263,6 @@ def test_the_command_prints_a_line_for_each_definition(shop, capsys):
 
 @pytest.mark.django_db
 def test_the_command_takes_the_packages_of_the_settings(shop, settings, capsys):
-    from dataclasses import replace
-
     shop(shop=text())
     settings.ORCHESTRATOR = replace(settings.ORCHESTRATOR, workflows=["pub_shop"])
     call_command("publish", "--json")
@@ -288,8 +293,6 @@ def test_a_package_that_is_not_there_is_exit_code_1(shop):
 
 
 def test_bad_usage_is_exit_code_2(settings):
-    from dataclasses import replace
-
     settings.ORCHESTRATOR = replace(settings.ORCHESTRATOR, workflows=[])
     with pytest.raises(CommandError) as caught:
         call_command("publish")

@@ -123,7 +123,11 @@ def test_packages_are_imported_in_order(make_package):
     [
         ("gone_1", None, "there is no workflow package 'gone_1' (No module named 'gone_1'); check its spelling"),
         ("gone_2.inner", None, "there is no workflow package 'gone_2.inner' (No module named 'gone_2')"),
-        ("bad_1", "import nothing_such", "'bad_1' cannot be imported: ModuleNotFoundError: No module named 'nothing_such' (at "),
+        (
+            "bad_1",
+            "import nothing_such",
+            "'bad_1' cannot be imported: ModuleNotFoundError: No module named 'nothing_such' (at ",
+        ),
         ("bad_2", "from os import nothing", "'bad_2' cannot be imported: ImportError: cannot import name 'nothing'"),
         ("bad_3", "def broken(:", "'bad_3' cannot be imported: SyntaxError"),
         ("bad_4", "x = 1\n1 / 0", "'bad_4' cannot be imported: ZeroDivisionError: division by zero (at "),

@@ -32,8 +32,12 @@ def test_the_example_of_the_first_document_loads_unchanged():
 
 DURATIONS = st.builds("{}{}".format, st.integers(1, 300), st.sampled_from("smhd"))
 NAMES = st.text("abcxyz_", min_size=1, max_size=6)
-ITEMS = st.lists(st.none() | st.booleans() | st.integers(-5, 5) | NAMES | st.lists(st.integers(0, 3), max_size=2), max_size=4)
-BACKOFF = DURATIONS | st.fixed_dictionaries({}, optional={"first": DURATIONS, "factor": st.floats(1, 10), "jitter": st.booleans()})
+ITEMS = st.lists(
+    st.none() | st.booleans() | st.integers(-5, 5) | NAMES | st.lists(st.integers(0, 3), max_size=2), max_size=4
+)
+BACKOFF = DURATIONS | st.fixed_dictionaries(
+    {}, optional={"first": DURATIONS, "factor": st.floats(1, 10), "jitter": st.booleans()}
+)
 UNDO = NAMES | st.fixed_dictionaries({"handler": NAMES}, optional={"retries": st.integers(0, 9), "timeout": DURATIONS})
 HANDLED = st.fixed_dictionaries(
     {},
@@ -60,7 +64,11 @@ OTHER = st.fixed_dictionaries({"wait": DURATIONS}) | st.fixed_dictionaries({"wor
 def documents(draw):
     steps = []
     for i in range(draw(st.integers(1, 5))):
-        body = draw(OTHER) if draw(st.integers(0, 4)) == 0 else draw(HANDLED) | (draw(FANNED) if draw(st.booleans()) else {})
+        body = (
+            draw(OTHER)
+            if draw(st.integers(0, 4)) == 0
+            else draw(HANDLED) | (draw(FANNED) if draw(st.booleans()) else {})
+        )
         earlier = [one["id"] for one in steps]
         if earlier and draw(st.booleans()):
             body["after"] = draw(st.lists(st.sampled_from(earlier), unique=True))
@@ -122,7 +130,10 @@ def test_other_content_has_another_hash(other):
 
 
 def test_items_that_are_null_count():
-    assert full("steps: [{id: a, fan_out: [{x: null}]}]\n").content_hash != full("steps: [{id: a, fan_out: [{}]}]\n").content_hash
+    assert (
+        full("steps: [{id: a, fan_out: [{x: null}]}]\n").content_hash
+        != full("steps: [{id: a, fan_out: [{}]}]\n").content_hash
+    )
 
 
 def test_another_default_in_the_settings_is_not_another_content():

@@ -1,0 +1,31 @@
+"""Keys that are understood and not built yet are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.definitions.not_built import NOT_BUILT
+from tests.definitions.helpers import refused, spec, two_steps
+
+NOT_BUILT_EXAMPLES = {
+    "exclusive": ("exclusive: subject\nsteps: [{id: a}]\n", "`exclusive` is not built yet in this version"),
+    "schedule": ("schedule: {cron: '0 0 * * *', subject: x}\nsteps: [{id: a}]\n", "`schedule` is not built yet"),
+    "on_failure.hold": ("steps: [{id: a}]\non_failure: {hold: 1m}\n", "`on_failure`: `hold` is not built yet"),
+    "step.approval": (two_steps("approval: {group: e}"), "step 'b': `approval` is not built yet in this version"),
+    "step.input": (two_steps("workflow: w", "input: {}"), "step 'b': `input` is not built yet"),
+    "step.join_timeout": (two_steps("fan_out: [1]", "join_timeout: 1m"), "step 'b': `join_timeout` is not built yet"),
+    "step.lock": (two_steps("lock: x"), "step 'b': `lock` is not built yet"),
+    "step.on_lock_conflict": (two_steps("on_lock_conflict: reject"), "step 'b': `on_lock_conflict` is not built yet"),
+    "step.subject_id": (two_steps("workflow: w", "subject_id: x"), "step 'b': `subject_id` is not built yet"),
+    "step.topic": (two_steps("topic: gpu"), "step 'b': `topic` is not built yet in this version"),
+    "step.workflow": (two_steps("workflow: w"), "step 'b': `workflow` is not built yet"),
+}
+
+
+@pytest.mark.parametrize("key", sorted(NOT_BUILT))
+def test_what_is_not_built_is_refused_by_name(key):
+    text, reason = NOT_BUILT_EXAMPLES[key]
+    spec(text)  # the key is understood
+    problems = refused(text, not_built=frozenset({key}))
+    assert len(problems) == 1
+    assert reason in problems[0]
