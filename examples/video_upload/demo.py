@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from django.core.files import File
-from orchestrator.engine.submit import submit
 
 from orchestrator.core.actor import Actor
 from orchestrator.engine.artifacts import artifact_store
+from orchestrator.engine.submit import submit
 
 SAMPLE = Path(__file__).parent / "sample" / "bigbuckbunny.mp4"
 WORKFLOW = "video-upload"
