@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from dashboard.views import artifacts, dead_letters, overview, runs, system, upload, where, workflows
+from dashboard.views import artifacts, dead_letters, overview, run, run_actions, runs, system, upload, where, workflows
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", auth.LoginView.as_view(), name="login"),
@@ -11,6 +11,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
     path("where/", where.where, name="where"),
     path("runs/", runs.runs, name="runs"),
+    path("runs/<uuid:run_id>/", run.run, name="run"),
+    path("runs/<uuid:run_id>/cancel/", run_actions.cancel, name="run-cancel"),
+    path("runs/<uuid:run_id>/retry/", run_actions.retry, name="run-retry"),
     path("overdue/", runs.overdue, name="overdue"),
     path("dead-letters/", dead_letters.dead_letters, name="dead-letters"),
     re_path("^dead-letters/(?P<verb>replay|discard)/$", dead_letters.act, name="dead-letter-act"),

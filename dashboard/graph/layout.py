@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from orchestrator.core.graph import Graph, levels
 
@@ -56,7 +57,6 @@ class Layout:
     edges: list[Edge]
     main: float
     cross: float
-
 
 
 def layout(graph: Graph, sizes: Mapping[str, Size], *, gap_main: float = 28, gap_cross: float = 16) -> Layout:
@@ -111,7 +111,7 @@ def _with_dummies(
 
 
 def _untangle(layers: list[list[str]], links: Mapping[str, list[str]]) -> None:
-    """Orders each layer by the mean place of its neighbours, down and up in turns; keeps the order with fewest crossings."""
+    """Orders each layer by the mean place of its neighbours, down and up in turns; the fewest crossings win."""
     successors: dict[str, list[str]] = defaultdict(list)
     for node, before in links.items():
         for parent in before:
@@ -141,7 +141,7 @@ def _sort_layer(layer: list[str], fixed: list[str], neighbours: Mapping[str, lis
 
 def _crossings(layers: Sequence[Sequence[str]], links: Mapping[str, list[str]]) -> int:
     total = 0
-    for upper, lower in zip(layers, layers[1:], strict=False):
+    for upper, lower in pairwise(layers):
         place = {name: i for i, name in enumerate(upper)}
         ends = [sorted(place[p] for p in links.get(name, ()) if p in place) for name in lower]
         flat = [p for near in ends for p in near]
@@ -170,8 +170,7 @@ def _relax(
     for turn in range(SWEEPS * 2):
         for layer in layers if turn % 2 == 0 else layers[::-1]:
             wish = [_mean([middles[n] for n in neighbours[name]], middles[name]) for name in layer]
-            for name, middle in zip(layer, _spread(wish, [size[n] for n in layer], gap), strict=True):
-                middles[name] = middle
+            middles.update(zip(layer, _spread(wish, [size[n] for n in layer], gap), strict=True))
     low = min(middles[name] - size[name] / 2 for name in middles)
     return {name: round(middle - low, 1) for name, middle in middles.items()}
 

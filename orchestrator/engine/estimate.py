@@ -88,12 +88,11 @@ def usual_lengths(workflow: str, version: int) -> dict[str, float]:
     if kept is None:
         recent = _done(workflow, version)[:STEP_SAMPLE].values("id")
         rows = Step.objects.filter(run__in=recent, kind=Kind.STEP, state=StepState.DONE, started_at__isnull=False)
-        spans = rows.order_by().values_list("run", "step")
-        spans = spans.annotate(start=Min("first_started_at"), end=Max("finished_at"))
+        spans = rows.order_by().values("run", "step").annotate(start=Min("first_started_at"), end=Max("finished_at"))
         lengths: dict[str, list[float]] = {}
-        for _, step, start, end in spans:
-            if start is not None:
-                lengths.setdefault(step, []).append((end - start).total_seconds())
+        for span in spans:
+            if span["start"] is not None:
+                lengths.setdefault(span["step"], []).append((span["end"] - span["start"]).total_seconds())
         kept = {step: median(seconds) for step, seconds in lengths.items()}
         cache.set(key, kept, KEPT_SECONDS * 4)
     return kept

@@ -27,7 +27,7 @@ _RANK = Case(
     When(state=StepState.QUEUED, then=Value(6)),
     default=Value(7),
 )
-_LIGHT = ("output", "item")
+_LIGHT = ("output", "item", "log")
 
 
 @dataclass

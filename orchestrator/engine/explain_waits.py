@@ -22,7 +22,8 @@ from orchestrator.models import Step, Topic
 def row_sentence(facts: Facts, row: Step, name: str) -> str:
     """What one open row does or waits for, without the full stop. ``name`` is how the sentence calls it."""
     if row.state == StepState.WAITING:
-        return _WAITING.get(row.waiting_for or "", _timer)(facts, row, name)
+        tell = _WAITING[WaitingFor(row.waiting_for)] if row.waiting_for else _timer
+        return tell(facts, row, name)
     if row.state == StepState.RUNNING:
         return _running(facts, row, name)
     if row.state == StepState.QUEUED:

@@ -1,0 +1,299 @@
+"""Everything the page of one run shows, read in a bounded number of queries whatever the number of shards."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from django.db.models import Count, Max, Q, Sum
+from django.utils import timezone
+
+from dashboard import words
+from dashboard.graph.draw import MAX_NODES, Picture, pictures
+from dashboard.graph.segments import Segment, segments
+from dashboard.graph.timeline import Timeline, timeline
+from dashboard.queries.run_panel import Preview, preview
+from dashboard.queries.run_side import Armed, ErrorView, TrailEntry, armed, errors, trail
+from dashboard.queries.run_steps import RowView, ShardPage, StepView, is_open, shard_page, step_views
+from dashboard.render import make_tag
+from dashboard.words import Look
+from orchestrator.core.states import Kind, RunState, StepState
+from orchestrator.engine.estimate import Estimate, at_risk, estimate, usual_lengths
+from orchestrator.engine.explain import Where, explain
+from orchestrator.engine.explain_facts import Facts
+from orchestrator.engine.explain_words import clock, span
+from orchestrator.models import Attempt, AuditRecord, Run, Step
+
+#: A live run is drawn again after this many seconds though no row changed: what stands still becomes late.
+STALE = 10
+#: Compensations listed one by one.
+UNDOS = 30
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure beside the answer. ``moment`` is shown as an age when ``way`` is since or until, else ``text``."""
+
+    title: str
+    text: str = ""
+    moment: datetime | None = None
+    way: str = ""
+    small: str = ""
+    small_moment: datetime | None = None
+    tone: str = ""
+
+
+@dataclass
+class RunPage:
+    """The view model of the page."""
+
+    run: Run
+    facts: Facts
+    views: list[StepView]
+    where: Where
+    estimate: Estimate | None
+    show: str
+    panel: str
+    shards: ShardPage | None
+    children: list[Run] = field(default_factory=list)
+
+    @property
+    def now(self) -> datetime:
+        """The moment that everything was read at."""
+        return self.facts.now
+
+    @property
+    def live(self) -> bool:
+        """Whether the run can still change by itself."""
+        return not self.facts.terminal
+
+    @cached_property
+    def badges(self) -> list[Look]:
+        """The run's state, and what else there is to say at once."""
+        run, look = self.run, words.look(self.run.state)
+        retry = any(view.tally.waits["retry"] for view in self.views)
+        if run.state == RunState.RUNNING and retry:
+            look = Look("Running, retrying", "s-retry", "retry")
+        elif run.state == RunState.RUNNING and run.stop:
+            look = Look("Stopping", "s-stop", "idle")
+        elif run.state == RunState.RUNNING and run.started_at is None:
+            delayed = run.available_at is not None and run.available_at > self.now
+            look = words.MARK["delayed"] if delayed else words.STEP[StepState.QUEUED]
+        elif run.state == RunState.COMPENSATING and run.hold_until and not self.facts.undo.total:
+            look = Look("Held before the undo", "s-wait", "comp")
+        badges = [look]
+        if not self.live and run.compensation:
+            badges.append(words.look(run.compensation, "undo"))
+        if run.cause and not self.live and run.cause not in ("error", "cancelled"):
+            badges.append(Look(words.cause_words(run.cause).split(" ", 1)[-1].capitalize(), "s-late", "late"))
+        if self.live and run.deadline_at is not None and run.deadline_at < self.now:
+            badges.append(words.MARK["overdue"])
+        elif at_risk(run, self.estimate, self.now):
+            badges.append(words.MARK["at_risk"])
+        return badges
+
+    @cached_property
+    def fact_list(self) -> list[Fact]:
+        """Elapsed, deadline, end and slack."""
+        return [self._elapsed(), self._deadline(), *(self._ahead() if self.live else self._behind())]
+
+    def _elapsed(self) -> Fact:
+        run = self.run
+        usual = f"usually {span(self.estimate.usual)}" if self.estimate else ""
+        if run.started_at is None:
+            return Fact("Since it was submitted", moment=run.submitted_at, way="since", small="not started")
+        if self.live:
+            return Fact("Elapsed", moment=run.started_at, way="since", small=usual)
+        took = ((run.finished_at or self.now) - run.started_at).total_seconds()
+        return Fact("Took", span(took), small=f"from {clock(run.started_at, self.now)}")
+
+    def _deadline(self) -> Fact:
+        deadline = self.run.deadline_at
+        if deadline is None:
+            return Fact("Deadline", span(self.run.deadline_seconds), small="counts from the start")
+        text = clock(deadline, self.now)
+        if not self.live:
+            left = (deadline - (self.run.finished_at or self.now)).total_seconds()
+            small = f"{span(abs(left))} {'to spare' if left >= 0 else 'late'}"
+            return Fact("Deadline", text, small=small, tone="" if left >= 0 else "s-late")
+        if deadline < self.now:
+            return Fact("Deadline", text, small="passed", small_moment=deadline, way="since", tone="s-late")
+        return Fact("Deadline", text, small="in", small_moment=deadline, way="until")
+
+    def _ahead(self) -> list[Fact]:
+        found, deadline = self.estimate, self.run.deadline_at
+        if found is None:
+            undoing = self.run.state == RunState.COMPENSATING or self.run.stop
+            why = "the run is stopping" if undoing else "too few finished runs of this version"
+            attempts = Fact("Attempts", f"{self.attempts:,}", small=f"{self.failed_attempts:,} failed")
+            return [Fact("Expected end", "–", small=why), attempts]
+        end = Fact("Expected end", clock(found.p50, self.now), small=f"nine in ten by {clock(found.p90, self.now)}")
+        if deadline is None:
+            return [end, Fact("Slack", "–")]
+        slack = (deadline - found.p50).total_seconds()
+        tone = "s-late" if at_risk(self.run, found, self.now) or slack < 0 else ""
+        small = f"{found.late:.0%} of such runs end late" if found.late else "none of such runs ends late"
+        return [end, Fact("Slack", span(slack) if slack >= 0 else f"−{span(-slack)}", small=small, tone=tone)]
+
+    def _behind(self) -> list[Fact]:
+        end = Fact("Ended", clock(self.run.finished_at, self.now) if self.run.finished_at else "–")
+        return [end, Fact("Attempts", f"{self.attempts:,}", small=f"{self.failed_attempts:,} failed")]
+
+    @cached_property
+    def attempts(self) -> int:
+        """Attempts of all steps so far."""
+        return sum(view.attempts for view in self.views)
+
+    @cached_property
+    def failed_attempts(self) -> int:
+        """Attempts that did not succeed, undos among them."""
+        return Attempt.objects.filter(run=self.run).count()
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The progress bar: a part for each step, a fan-out filled by its shards."""
+        return segments(self.views)
+
+    @cached_property
+    def caption(self) -> list[tuple[Look, str]]:
+        """How many steps stand how, in the order of the bar."""
+        counts: dict[Look, int] = defaultdict(int)
+        for view in self.views:
+            counts[view.look] += 1
+        pending = words.STEP[StepState.PENDING]
+        ready = [(look, f"{n} {look.word.lower()}") for look, n in counts.items() if look != pending]
+        return ready + ([(pending, f"{counts[pending]} to go")] if counts[pending] else [])
+
+    @cached_property
+    def progress_words(self) -> str:
+        """The caption for screen readers."""
+        return ", ".join(text for _, text in self.caption)
+
+    @cached_property
+    def pictures(self) -> list[Picture]:
+        """The graph in both orientations; none when it is too large."""
+        return pictures(self.views, self.now, self.panel)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the graph is left out for its size."""
+        return len(self.views) > MAX_NODES
+
+    @cached_property
+    def undos(self) -> list[Step]:
+        """Compensation rows, in the order in which they run."""
+        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION).select_related("undoes")
+        return list(
+            rows.defer("output", "item", "undoes__output", "undoes__item", "log", "undoes__log").order_by(
+                "ordinal", "id"
+            )[:UNDOS]
+        )
+
+    @property
+    def undos_left_out(self) -> int:
+        """Compensations that are not listed."""
+        return max(self.facts.undo.total - len(self.undos), 0)
+
+    @cached_property
+    def timeline(self) -> Timeline | None:
+        """The drawing of when what ran."""
+        by_row: dict[int, list[Step]] = defaultdict(list)
+        for row in self.undos:
+            if row.undoes_id:
+                by_row[row.undoes_id].append(row)
+        return timeline(self.run, self.views, by_row, self.now)
+
+    @cached_property
+    def armed(self) -> list[Armed]:
+        """Compensations that would run if the run stopped now."""
+        return armed(self.facts, self.views) if self.run.state == RunState.RUNNING and not self.run.stop else []
+
+    @cached_property
+    def errors(self) -> list[ErrorView]:
+        """What went wrong, at most one of the steps and one of the undo."""
+        return errors(self.facts)
+
+    @cached_property
+    def trail(self) -> list[TrailEntry]:
+        """The latest records and failed attempts, newest first."""
+        return trail(self.run)
+
+    @cached_property
+    def table(self) -> list[tuple[StepView, list[RowView]]]:
+        """Steps and shards of the table, the latest start first; those to come are left out unless asked for."""
+        chosen = []
+        for view in self.views:
+            rows = view.rows if view.is_fan_out else []
+            if self.show == "failed":
+                rows = [r for r in rows if r.failures or r.look.tone == "fail"]
+                keep = bool(rows) or any(r.failures or r.look.tone == "fail" for r in view.rows)
+            elif self.show == "open":
+                rows = [r for r in rows if is_open(r)]
+                keep = is_open(view)
+            else:
+                keep = view.begun or self.show == "all"
+            if keep:
+                chosen.append((view, rows))
+        return sorted(chosen, key=lambda pair: -(pair[0].start or self.now).timestamp() if pair[0].begun else 1)
+
+    @property
+    def input(self) -> Preview:
+        """The run's input, masked and cut."""
+        return preview(self.run.input)
+
+    @property
+    def output(self) -> Preview | None:
+        """The run's output, masked and cut; None without one."""
+        has = self.run.output is not None or self.run.output_ref
+        return preview(self.run.output, self.run.output_ref) if has else None
+
+    @property
+    def runbook(self) -> str:
+        """The definition's runbook where it is a web address."""
+        url = self.facts.plan.spec.runbook
+        return url if url.startswith(("https://", "http://")) else ""
+
+    @property
+    def not_begun(self) -> int:
+        """Steps that were not reached yet."""
+        return sum(not view.begun for view in self.views)
+
+
+def find_run(run_id: uuid.UUID) -> Run | None:
+    """The run with what its head names."""
+    return Run.objects.select_related("parent_step", "parent_run").filter(pk=run_id).first()
+
+
+def run_tag(run: Run, *scope: object) -> str:
+    """A tag that changes when anything of the run does. ``scope`` is what else the answer depends on."""
+    now = timezone.now()
+    newest = [Max("started_at"), Max("finished_at"), Max("ready_at"), Sum("progress")]
+    rows = Step.objects.filter(run=run).aggregate(*newest, waiting=Count("id", filter=Q(state="waiting")))
+    record = AuditRecord.objects.filter(run=run).aggregate(last=Max("id"))
+    age = int(now.timestamp()) // STALE if run.finished_at is None else 0
+    return make_tag(run.updated_at, run.state, sorted(rows.items()), record, age, *scope)
+
+
+def run_page(
+    run: Run, *, show: str = "", panel: str = "", shards: str = "", state: str = "", after: int = -1
+) -> RunPage:
+    """Reads the page. ``show``: "", all, open, failed. ``panel``: the step that is open. ``shards``: the fan-out of
+    which all shards are listed, those in ``state`` behind ordinal ``after``."""
+    facts = Facts(run)
+    views = step_views(facts, usual_lengths(run.workflow, run.version))
+    page = RunPage(
+        run=run,
+        facts=facts,
+        views=views,
+        where=explain(facts),
+        estimate=estimate(run, facts.now),
+        show=show,
+        panel=panel,
+        shards=shard_page(facts, shards, state, after) if shards else None,
+    )
+    children = Run.objects.filter(parent_run=run).select_related("parent_step").defer("input", "output")
+    page.children = list(children.order_by("id")[:20])
+    return page

@@ -1,0 +1,124 @@
+"""One step of a run in full: what went in, what came out, every attempt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboard.queries.run_steps import RowView, StepView, attempts_of
+from orchestrator.core.mask import mask, mask_error, mask_text
+from orchestrator.core.states import Kind, StepState
+from orchestrator.engine.explain_facts import Facts
+from orchestrator.models import Step
+
+#: Characters of JSON that the page shows of one value.
+PREVIEW = 4_000
+#: Outputs of a fan-out before this step that are shown.
+OUTPUTS = 10
+
+
+@dataclass(frozen=True)
+class Preview:
+    """JSON on several lines, cut to :data:`PREVIEW`; ``size`` is its whole length in characters."""
+
+    text: str
+    size: int
+    ref: str = ""
+
+    @property
+    def cut(self) -> bool:
+        """Whether something was left out."""
+        return self.size > len(self.text)
+
+
+@dataclass(frozen=True)
+class Try:
+    """One attempt that failed."""
+
+    number: int
+    cause: str
+    error: dict[str, str] | None
+    traceback: str
+    attempt: Any
+
+
+@dataclass
+class Panel:
+    """A step, or one shard of it, opened. ``inputs``: (title, preview)."""
+
+    view: StepView
+    row: RowView | None
+    inputs: list[tuple[str, Preview]] = field(default_factory=list)
+    output: Preview | None = None
+    tries: list[Try] = field(default_factory=list)
+    note: str = ""
+    log: str = ""
+    error: dict[str, str] | None = None
+
+    @property
+    def shard(self) -> str:
+        """The shard that is shown, or empty."""
+        return self.row.row.shard if self.row else ""
+
+
+def preview(value: Any, ref: str | None = None) -> Preview:
+    """The value as JSON with secrets masked, or the place of the artifact that holds it."""
+    if ref:
+        return Preview("", 0, ref)
+    text = json.dumps(mask(value), indent=2, ensure_ascii=False, default=str)
+    return Preview(text[:PREVIEW], len(text))
+
+
+def panel(facts: Facts, views: list[StepView], step: str, shard: str) -> Panel | None:
+    """The step opened; of a fan-out the shard asked for, else the first that is shown. None: no such step."""
+    view = next((v for v in views if v.id == step), None)
+    if view is None:
+        return None
+    rows = Step.objects.filter(run=facts.run, step=step, kind=Kind.STEP)
+    row = rows.filter(shard=shard).first() if shard or not view.rows else None
+    if row is None and view.rows:
+        row = rows.filter(pk=view.rows[0].row.pk).first()
+    if row is None:
+        return Panel(view, None, inputs=_inputs(facts, view, None))
+    tries = attempts_of([row])[row.pk]
+    return Panel(
+        view,
+        RowView(row, tries, facts.now),
+        inputs=_inputs(facts, view, row),
+        output=preview(row.output, row.output_ref) if row.state == StepState.DONE else None,
+        tries=[_try(a) for a in reversed(tries[-10:])],
+        note=mask_text(row.note) if row.note else "",
+        log=mask_text(row.log)[-PREVIEW:] if row.log else "",
+        error=mask_error(row.error),
+    )
+
+
+def _try(attempt: Any) -> Try:
+    error = attempt.error if isinstance(attempt.error, dict) else {}
+    text = mask_text(str(error.get("traceback") or ""))[:6_000]
+    return Try(attempt.attempt, attempt.cause, mask_error(attempt.error), text, attempt)
+
+
+def _inputs(facts: Facts, view: StepView, row: Step | None) -> list[tuple[str, Preview]]:
+    """The item of the shard, the outputs of the steps before, the input of the run."""
+    found = []
+    if row is not None and row.item is not None and view.node.is_fan_out:
+        found.append(("item", preview(row.item)))
+    before = list(view.node.spec.after)
+    if before:
+        outputs: dict[str, list[Step]] = {}
+        rows = Step.objects.filter(run=facts.run, step__in=before, kind=Kind.STEP, state=StepState.DONE)
+        for made in rows.order_by("step", "ordinal")[: OUTPUTS * len(before)]:
+            outputs.setdefault(made.step, []).append(made)
+        for step in before:
+            rows_of = outputs.get(step, [])
+            if len(rows_of) == 1 and not rows_of[0].shard:
+                found.append((f"output of {step}", preview(rows_of[0].output, rows_of[0].output_ref)))
+            elif rows_of:
+                value = {r.shard: {"artifact": r.output_ref} if r.output_ref else r.output for r in rows_of[:OUTPUTS]}
+                total = facts.steps[step].states[StepState.DONE]
+                more = f", {len(value)} of {total:,} shards" if total > len(value) else ""
+                found.append((f"output of {step}{more}", preview(value)))
+    found.append(("input of the run", preview(facts.run.input)))
+    return found

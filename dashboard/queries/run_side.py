@@ -1,0 +1,177 @@
+"""The side of a run's page: what went wrong, what would be undone, and who did what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dashboard import words
+from dashboard.queries.run_steps import StepView
+from dashboard.words import Look
+from orchestrator.core.fingerprint import fingerprint
+from orchestrator.core.mask import mask, mask_text
+from orchestrator.core.states import Cause, RunState, StepState, WaitingFor
+from orchestrator.engine.explain_facts import Facts
+from orchestrator.engine.explain_words import DID, at_in, clock, label_of, listed, number, span, times
+from orchestrator.models import Attempt, AuditRecord, DeadLetter, Run, Step
+
+TRAIL = 12
+SIMILAR = 100
+MESSAGE, TRACEBACK = 2_000, 12_000
+
+
+@dataclass(frozen=True)
+class Armed:
+    """A compensation that waits for the run to stop, and what it would undo."""
+
+    name: str
+    undoes: str
+
+
+def armed(facts: Facts, views: list[StepView]) -> list[Armed]:
+    """Compensations of the steps that have started, in the order in which they would run, then ``on_failure``."""
+    started = sorted((v for v in views if v.start), key=lambda v: v.start.timestamp() if v.start else 0, reverse=True)
+    found = []
+    for view in started:
+        spec = view.node.spec.compensate
+        if spec is not None:
+            shards = f", {number(view.tally.total, 'shard')}" if view.is_fan_out else ""
+            found.append(Armed(spec.name, f"undoes {view.id}{shards}"))
+    if not started:
+        return []
+    return found + [
+        Armed(spec.name, "runs after a failure or cancel") for spec in facts.plan.spec.on_failure.compensate
+    ]
+
+
+@dataclass
+class ErrorView:
+    """An error with its story. ``lines``: one for each failed attempt; ``similar``: other runs in the dead letters."""
+
+    row: Step
+    title: str
+    look: Look
+    why: str
+    kind: str
+    message: str
+    traceback: str
+    lines: list[str] = field(default_factory=list)
+    similar: int = 0
+    fingerprint: str = ""
+    cut: bool = False
+
+    @property
+    def copy(self) -> str:
+        """The text for the clipboard."""
+        return self.traceback or f"{self.kind}: {self.message}"
+
+
+def errors(facts: Facts) -> list[ErrorView]:
+    """The error that holds the run up or ended it, then the first undo that failed for good."""
+    at_fault = _at_fault(facts)
+    rows = [at_fault] if at_fault is not None else []
+    rows += [row for row in facts.failed_undo[:1] if row.error]
+    if not rows:
+        return []
+    by_row: dict[int, list[Attempt]] = {}
+    for attempt in Attempt.objects.filter(step_row__in=[row.pk for row in rows]).order_by("-attempt")[:20]:
+        by_row.setdefault(attempt.step_row_id, []).append(attempt)
+    return [_error(facts, row, by_row.get(row.pk, [])) for row in rows]
+
+
+def _at_fault(facts: Facts) -> Step | None:
+    """The row whose error holds the run up, or stopped it; of a cancel or deadline there is none."""
+    run = facts.run
+    if run.state == RunState.RUNNING and not run.stop:
+        return facts.focus if facts.focus is not None and facts.focus.error else None
+    if run.state == RunState.DONE or run.cause in (Cause.CANCELLED, Cause.DEADLINE):
+        return None
+    row = facts.failed_row
+    return row if row is not None and (row.error or run.error) else None
+
+
+def _error(facts: Facts, row: Step, tries: list[Attempt]) -> ErrorView:
+    error: dict[str, Any] = row.error if isinstance(row.error, dict) else facts.run.error or {}
+    kind, message = str(error.get("type") or "Error"), mask_text(str(error.get("message") or ""))
+    cause = row.cause or (tries[0].cause if tries else Cause.ERROR)
+    retrying = row.state == StepState.WAITING and row.waiting_for == WaitingFor.RETRY
+    did = DID.get(Cause(cause), "failed")
+    if retrying:
+        next_try = f"tries again {at_in(row.ready_at, facts.now)}" if row.ready_at else "tries again soon"
+        why = f"{label_of(row)} {did} {times(row.attempt)} and {next_try}."
+    else:
+        why = f"{label_of(row)} {did} for good after {number(row.attempt, 'attempt')}."
+    sign = fingerprint(facts.run.workflow, row.step, cause, kind, str(error.get("message") or ""))
+    alike = DeadLetter.objects.filter(fingerprint=sign, state="open").exclude(run=facts.run)
+    return ErrorView(
+        row=row,
+        title=f"{label_of(row)}, attempt {row.attempt} of {row.max_attempts}",
+        look=words.look(row.state, "step", row.waiting_for) if retrying else words.STEP[StepState.FAILED],
+        why=why,
+        kind=kind,
+        message=message[:MESSAGE],
+        cut=len(message) > MESSAGE,
+        traceback=mask_text(str(error.get("traceback") or ""))[:TRACEBACK],
+        lines=[_attempt_line(a, facts.now) for a in tries[:6]],
+        similar=alike[: SIMILAR + 1].count(),
+        fingerprint=sign,
+    )
+
+
+def _attempt_line(attempt: Attempt, now: datetime) -> str:
+    took = ""
+    if attempt.started_at:
+        took = f", after {span((attempt.finished_at - attempt.started_at).total_seconds())}"
+    what = DID.get(Cause(attempt.cause), attempt.cause)
+    return f"attempt {attempt.attempt} {what} at {clock(attempt.finished_at, now)}{took}"
+
+
+@dataclass(frozen=True)
+class TrailEntry:
+    """One line of the trail. ``person``: somebody did it, not the engine."""
+
+    at: datetime
+    text: str
+    detail: str
+    person: bool
+
+
+def trail(run: Run) -> list[TrailEntry]:
+    """The latest audit records and failed attempts, newest first; the submission closes the list. Two queries."""
+    records = AuditRecord.objects.filter(run=run).order_by("-id")[: TRAIL + 1]
+    tries = Attempt.objects.filter(run=run).select_related("step_row").order_by("-id")
+    tries = tries.defer("error", "step_row__output", "step_row__item", "step_row__log")[: TRAIL // 2]
+    entries = [_record(record) for record in records] + [_attempt(attempt) for attempt in tries]
+    if len(records) <= TRAIL and not any(record.action == "submit" for record in records):
+        by = f" by {run.submitted_by}" if run.submitted_by else ""
+        entries.append(TrailEntry(run.submitted_at, f"Run submitted{by}", "", bool(run.submitted_by)))
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)[:TRAIL]
+
+
+def _record(record: AuditRecord) -> TrailEntry:
+    after: dict[str, Any] = record.after if isinstance(record.after, dict) else {}
+    person = record.actor not in ("", "engine")
+    if record.action == "state":
+        cause = words.cause_words(after.get("cause"))
+        text = f"Run {after.get('state', 'changed')}" + (
+            f", by {cause}" if cause and after.get("state") != "done" else ""
+        )
+        return TrailEntry(record.at, text, "", False)
+    if record.action == "submit":
+        return TrailEntry(record.at, f"Run submitted by {record.actor}", "", person)
+    role = f" ({record.role})" if record.role else ""
+    detail = f"“{mask_text(record.reason)}”" if record.reason else _changes(after)
+    return TrailEntry(record.at, f"{record.actor}{role}: {record.action.replace('_', ' ')}", detail, person)
+
+
+def _changes(after: dict[str, Any]) -> str:
+    pairs = [f"{key} {value}" for key, value in mask(after).items() if isinstance(value, (str, int, float))]
+    return listed(pairs[:3])[:200]
+
+
+def _attempt(attempt: Attempt) -> TrailEntry:
+    what = DID.get(Cause(attempt.cause), attempt.cause)
+    retry = f"next try {attempt.retry_at:%H:%M:%S}" if attempt.retry_at else ""
+    text = f"{label_of(attempt.step_row)}: attempt {attempt.attempt} {what}"
+    return TrailEntry(attempt.finished_at, text, retry, False)

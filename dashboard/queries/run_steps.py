@@ -1,0 +1,246 @@
+"""Rows of one run for its page: a summary of every step, and the shards that are shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Case, Count, F, Max, Min, Q, QuerySet, Sum, Value, When, Window
+from django.db.models.functions import RowNumber
+
+from dashboard import words
+from dashboard.words import Look
+from orchestrator.core.states import Cause, Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
+from orchestrator.engine.explain_facts import Facts, Tally
+from orchestrator.engine.plans import Node
+from orchestrator.models import Attempt, Run, Step
+
+#: Shards of a fan-out that are shown without asking for more.
+SHOWN = 8
+#: Shards on one page of all of them.
+PAGE = 100
+#: Failed attempts that are read for the drawings.
+ATTEMPTS = 600
+FAILED = (StepState.FAILED, StepState.REJECTED)
+#: What wants attention first.
+RANK = Case(
+    When(state__in=FAILED, then=Value(0)),
+    When(waiting_for=WaitingFor.RETRY, then=Value(1)),
+    When(state=StepState.RUNNING, then=Value(2)),
+    When(state=StepState.WAITING, then=Value(3)),
+    When(state=StepState.QUEUED, then=Value(4)),
+    When(state=StepState.PENDING, then=Value(6)),
+    default=Value(5),
+)
+#: States by which the shards of a page can be narrowed down.
+SHARD_FILTERS = ("failed", "retry", "running", "waiting", "queued", "pending", "done", "skipped", "cancelled")
+
+
+@dataclass
+class RowView:
+    """One executable row as it is shown."""
+
+    row: Step
+    attempts: list[Attempt]
+    now: datetime
+
+    @property
+    def look(self) -> Look:
+        """Shape, word and colour; an undone row is shown as undone, one that waits says for what."""
+        return row_look(self.row)
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first start to the end, or until now."""
+        start = self.row.first_started_at or self.row.started_at
+        return ((self.row.finished_at or self.now) - start).total_seconds() if start else None
+
+    @property
+    def failures(self) -> int:
+        """Attempts that failed; those of a row beyond what was read are counted by the row's number."""
+        ended_well = self.row.state in (StepState.DONE, StepState.RUNNING, StepState.SKIPPED)
+        return max(len(self.attempts), self.row.attempt - (1 if ended_well else 0), 0)
+
+
+@dataclass
+class StepView:
+    """A step of the definition within this run."""
+
+    node: Node
+    tally: Tally
+    letter: str
+    look: Look
+    start: datetime | None = None
+    end: datetime | None = None
+    ready: datetime | None = None
+    attempts: int = 0
+    undone: int = 0
+    undone_at: datetime | None = None
+    planned: float | None = None
+    rows: list[RowView] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The step's id."""
+        return self.node.id
+
+    @property
+    def is_fan_out(self) -> bool:
+        """Whether it is shown with shards: one that was skipped as a whole is not."""
+        return self.node.is_fan_out and not (self.rows and not self.rows[0].row.shard)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was reached."""
+        return self.letter not in (NodeState.PENDING, NodeState.BLOCKED)
+
+    @property
+    def finished(self) -> int:
+        """Shards that ended."""
+        return self.tally.total - self.tally.open
+
+    def seconds(self, now: datetime) -> float | None:
+        """From its first start to its end, or until now while it is open."""
+        if self.start is None:
+            return None
+        return ((self.end if not self.tally.open and self.end else now) - self.start).total_seconds()
+
+
+def row_look(row: Step) -> Look:
+    """How one row is shown."""
+    if row.undone_at is not None and row.kind == Kind.STEP:
+        return words.MARK["undone"]
+    if row.state == StepState.SKIPPED and row.cause == Cause.BLOCKED:
+        return Look("Not reached", "s-stop", "idle")
+    return words.look(row.state, "step", row.waiting_for)
+
+
+def step_views(facts: Facts, usual: dict[str, float]) -> list[StepView]:
+    """Every step of the definition in its order, with the rows that are shown. Three queries."""
+    rows = Step.objects.filter(run=facts.run, kind=Kind.STEP).order_by()
+    sums = {
+        s["step"]: s
+        for s in rows.values("step").annotate(
+            start=Min("first_started_at"),
+            end=Max("finished_at"),
+            ready=Min("created_at"),
+            tries=Sum("attempt"),
+            undone=Count("undone_at"),
+            undone_at=Max("undone_at"),
+        )
+    }
+    shown = _with_attempts(facts, _first_of_each(facts.run))
+    views = []
+    letters = facts.run.node_states.ljust(len(facts.plan.nodes), NodeState.PENDING)
+    for node, letter in zip(facts.plan.nodes, letters, strict=False):
+        own: dict[str, Any] = sums.get(node.id, {})
+        view = StepView(node, facts.steps[node.id], letter, _step_look(facts, node, letter, own.get("undone", 0)))
+        view.rows = shown.get(node.id, [])
+        view.planned = usual.get(node.id)
+        if own:
+            view.start, view.end, view.ready = own["start"], own["end"], own["ready"]
+            view.attempts, view.undone, view.undone_at = own["tries"], own["undone"], own["undone_at"]
+        views.append(view)
+    return views
+
+
+def _first_of_each(run: Run) -> QuerySet[Step]:
+    """Of each step the rows that want attention most, at most :data:`SHOWN`."""
+    place = Window(RowNumber(), partition_by=F("step"), order_by=[RANK.asc(), F("ordinal").asc(), F("id").asc()])
+    rows = Step.objects.filter(run=run, kind=Kind.STEP).annotate(place=place).filter(place__lte=SHOWN)
+    return rows.defer("output", "item", "log").order_by("ordinal", "id")
+
+
+def _with_attempts(facts: Facts, rows: QuerySet[Step]) -> dict[str, list[RowView]]:
+    found = list(rows)
+    tries = attempts_of(found)
+    views: dict[str, list[RowView]] = defaultdict(list)
+    for row in found:
+        views[row.step].append(RowView(row, tries[row.pk], facts.now))
+    return views
+
+
+def attempts_of(rows: list[Step]) -> dict[int, list[Attempt]]:
+    """The failed attempts of these rows, oldest first, without tracebacks kept elsewhere. One query."""
+    tries: dict[int, list[Attempt]] = defaultdict(list)
+    if rows:
+        wanted = [row.pk for row in rows if row.attempt]
+        for attempt in Attempt.objects.filter(step_row__in=wanted).order_by("-id")[:ATTEMPTS][::-1]:
+            tries[attempt.step_row_id].append(attempt)
+    return tries
+
+
+def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
+    tally, stopped = facts.steps[node.id], facts.run.state != RunState.RUNNING
+    if letter == NodeState.PENDING:
+        return words.STEP[StepState.PENDING]
+    if letter == NodeState.BLOCKED:
+        return Look("Not reached", "s-stop", "idle")
+    if undone and stopped and letter != NodeState.FAILED:
+        return words.MARK["undone"]
+    if tally.waits[WaitingFor.RETRY]:
+        return words.WAITING[WaitingFor.RETRY]
+    for state in (StepState.RUNNING, StepState.WAITING, StepState.QUEUED, StepState.PENDING):
+        if tally.states[state]:
+            waits = next(iter(+tally.waits), None)
+            return words.look(state, "step", waits)
+    names = {
+        NodeState.DONE: "done",
+        NodeState.FAILED: "failed",
+        NodeState.SKIPPED: "skipped",
+        NodeState.CANCELLED: "cancelled",
+    }
+    return words.look(names.get(NodeState(letter), "pending"), "step")
+
+
+@dataclass
+class ShardPage:
+    """One page of all shards of a fan-out, in the order of its items."""
+
+    step: str
+    wanted: str
+    counts: list[tuple[str, str, int]]
+    rows: list[RowView]
+    next: int | None
+    total: int
+
+
+def shard_page(facts: Facts, step: str, wanted: str, after: int) -> ShardPage | None:
+    """Shards of ``step`` behind ordinal ``after``, narrowed to one of :data:`SHARD_FILTERS`; None: no such fan-out."""
+    if step not in facts.plan.by_id or not facts.plan.by_id[step].is_fan_out:
+        return None
+    tally = facts.steps[step]
+    rows = Step.objects.filter(run=facts.run, step=step, kind=Kind.STEP, ordinal__gt=after)
+    match wanted:
+        case "retry":
+            rows = rows.filter(waiting_for=WaitingFor.RETRY)
+        case "waiting":
+            rows = rows.filter(Q(state=StepState.WAITING) & ~Q(waiting_for=WaitingFor.RETRY))
+        case "failed":
+            rows = rows.filter(state__in=FAILED)
+        case "":
+            pass
+        case _:
+            rows = rows.filter(state=wanted)
+    found = list(rows.defer("output", "item", "log").order_by("ordinal")[: PAGE + 1])
+    tries = attempts_of(found[:PAGE])
+    views = [RowView(row, tries[row.pk], facts.now) for row in found[:PAGE]]
+    following = found[PAGE - 1].ordinal if len(found) > PAGE else None
+    return ShardPage(step, wanted, _counts(tally), views, following, tally.total)
+
+
+def _counts(tally: Tally) -> list[tuple[str, str, int]]:
+    """(filter, word, count) of the states that occur."""
+    counts = {name: tally.states[name] for name in SHARD_FILTERS}
+    counts["failed"] = tally.states[StepState.FAILED] + tally.states[StepState.REJECTED]
+    counts["retry"] = tally.waits[WaitingFor.RETRY]
+    counts["waiting"] = tally.states[StepState.WAITING] - counts["retry"]
+    names = {"retry": "Retrying"}
+    return [(name, names.get(name, name.capitalize()), n) for name, n in counts.items() if n]
+
+
+def is_open(view: StepView | RowView) -> bool:
+    """Whether something of it is still to come."""
+    return bool(view.tally.open) if isinstance(view, StepView) else not is_terminal(view.row.state)

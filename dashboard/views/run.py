@@ -1,0 +1,59 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from dashboard.access import may, require_role
+from dashboard.queries import artifacts
+from dashboard.queries.run import find_run, run_page, run_tag
+from dashboard.queries.run_actions import actions
+from dashboard.queries.run_panel import panel
+from dashboard.queries.run_steps import SHARD_FILTERS
+from dashboard.render import live_page, not_modified
+
+SHOW = ("all", "open", "failed")
+
+
+@require_safe
+@require_role("viewer")
+def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """One run. ``?show=`` narrows the table, ``?step=&shard=`` opens a step, ``?shards=&state=&after=`` its shards."""
+    found = find_run(run_id)
+    if found is None:
+        raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
+    operator = may(request.user, "operator")
+    tag = run_tag(found, request.get_full_path(), operator)
+    if (same := not_modified(request, tag)) is not None:
+        return same
+    get = {name: _text(request.GET.get(name, "")) for name in ("show", "step", "shard", "shards", "state")}
+    page = run_page(
+        found,
+        show=get["show"] if get["show"] in SHOW else "",
+        panel=get["step"],
+        shards=get["shards"],
+        state=get["state"] if get["state"] in SHARD_FILTERS else "",
+        after=_number(request.GET.get("after", "")),
+    )
+    context = {
+        "page": page,
+        "run": found,
+        "panel": panel(page.facts, page.views, get["step"], get["shard"]) if get["step"] else None,
+        "panel_missing": get["step"],
+        "actions": actions(found, operator),
+        "artifacts": artifacts.of_run(found.id),
+    }
+    return live_page(request, "run/index.html", context, tag=tag)
+
+
+def _text(given: str) -> str:
+    """A parameter's text; what no row can hold matches nothing."""
+    return given[:500].replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _number(given: str) -> int:
+    """An ordinal from the address; anything else begins at the first."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else -1

@@ -1,0 +1,148 @@
+"""Cancel and retry of a run: a page that says what will happen and asks for a reason, and the POST that does it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from dashboard.access import actor_of, require_role
+from dashboard.queries.run import find_run
+from dashboard.render import is_fragment, live_page
+from orchestrator.core.actor import Actor
+from orchestrator.core.errors import Conflict, Invalid, NotAllowed, NotFound, SwitchyardError
+from orchestrator.core.states import RunState
+from orchestrator.engine import operate
+from orchestrator.engine.explain_words import number, span
+from orchestrator.engine.reading import plan
+from orchestrator.models import Run
+
+#: Rows of a preview that are listed one by one.
+LISTED = 20
+_STATUS = {Conflict: 409, Invalid: 422, NotAllowed: 403, NotFound: 404}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require_role("operator")
+def cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Cancel a run, or with ``force`` end what still runs of it."""
+    found = _run(run_id)
+    force = (request.POST if request.method == "POST" else request.GET).get("force", "") in ("1", "on", "true")
+
+    def act(actor: Actor, reason: str) -> None:
+        operate.cancel_run(run_id, actor, reason, force=force)
+
+    done = "Forced: what still ran is being ended." if force else "Cancelled. What was done is being undone."
+    return _serve(request, found, act, done, lambda: _cancel_context(found, force))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require_role("operator")
+def retry(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Let a failed or cancelled run go on; ``from_step`` runs that step and all behind it again too."""
+    found = _run(run_id)
+    given = (request.POST if request.method == "POST" else request.GET).get("from_step", "")
+    from_step = given.replace("\x00", "\ufffd")[:500] or None
+
+    def act(actor: Actor, reason: str) -> None:
+        operate.retry_run(run_id, actor, reason, from_step=from_step)
+
+    return _serve(request, found, act, "Retried: the run goes on.", lambda: _retry_context(found, from_step))
+
+
+def _run(run_id: uuid.UUID) -> Run:
+    found = find_run(run_id)
+    if found is None:
+        raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
+    return found
+
+
+def _serve(
+    request: HttpRequest,
+    run: Run,
+    act: Callable[[Actor, str], None],
+    done: str,
+    context: Callable[[], dict[str, Any]],
+) -> HttpResponse:
+    """Ask, or act and go back to the run; what is refused is told on the page that asked."""
+    reason, problem, status = request.POST.get("reason", ""), None, 200
+    if request.method == "POST":
+        try:
+            act(actor_of(request), reason.replace("\x00", "\ufffd").encode("utf-8", "replace").decode())
+        except SwitchyardError as error:
+            problem, status = error, _STATUS.get(type(error), 422)
+        else:
+            messages.success(request, done)
+            home = reverse("run", args=[run.id])
+            if is_fragment(request):
+                return HttpResponse(status=204, headers={"HX-Redirect": home})
+            return HttpResponseRedirect(home)
+    try:
+        shown = context()
+    except SwitchyardError as error:
+        problem, status = problem or error, status if status != 200 else _STATUS.get(type(error), 422)
+        shown = {"title": f"{run.workflow} {run.subject_id}", "refused": True}
+    shown |= {"run": run, "problem": problem, "reason": reason, "layout": "base.html"}
+    response = live_page(request, "run/confirm.html", shown, status=status)
+    response.headers.pop("HX-PTag", None)
+    return response
+
+
+def _cancel_context(run: Run, force: bool) -> dict[str, Any]:
+    seen = operate.preview_cancel(run.id, force)
+    if run.stop and not force:
+        raise Conflict("this run is stopping already; force ends what still runs")
+    undo = [(item.handler, f"undoes {item.step}{f', {item.shard}' if item.shard else ''}") for item in seen.undo]
+    steps = len({item.step for item in seen.undo})
+    verb = f"Cancel run and undo {number(steps, 'step')}" if steps else "Cancel run"
+    doing = "Nothing new starts."
+    if seen.running:
+        doing += f" {number(len(seen.running), 'attempt is', 'attempts are')} running: "
+        doing += "killed at once." if force else "told to stop, and killed after the grace."
+    if force and run.state == RunState.COMPENSATING:
+        verb, doing = "Force the end of the undo", "The undo that runs now is killed and recorded as failed."
+        undo = []
+    return {
+        "title": "Force this run to end?" if force else "Cancel this run?",
+        "text": doing,
+        "verb": f"Force: {verb[0].lower()}{verb[1:]}" if force and run.state != RunState.COMPENSATING else verb,
+        "keep": "Keep running",
+        "danger": True,
+        "lists": [
+            ("Will be undone, in this order", undo[:LISTED], max(len(undo) - LISTED, 0)),
+            ("Is running now", [(name, "") for name in seen.running[:LISTED]], max(len(seen.running) - LISTED, 0)),
+            ("Started, and has no undo", [(name, "") for name in seen.not_undoable], 0),
+        ],
+        "hidden": [("force", "1")] if force else [],
+    }
+
+
+def _retry_context(run: Run, from_step: str | None) -> dict[str, Any]:
+    seen = operate.preview_retry(run.id, from_step)
+    again = [
+        (f"{item.step} {item.shard}".strip(), f"{_WHY.get(item.why, item.why)}, attempt {item.attempt}")
+        for item in seen.steps
+    ]
+    new_deadline = f"It gets a new deadline, {span(run.deadline_seconds)} from now."
+    return {
+        "title": "Retry this run?",
+        "text": f"The same run goes on with fresh attempts. {new_deadline}",
+        "verb": f"Retry {number(len(again), 'step or shard', 'steps and shards')}" if again else "Retry",
+        "keep": "Leave it as it is",
+        "danger": False,
+        "lists": [
+            ("Will run again", again[:LISTED], max(len(again) - LISTED, 0)),
+            ("Keeps its result", [(name, "") for name in seen.kept[:LISTED]], max(len(seen.kept) - LISTED, 0)),
+        ],
+        "hidden": [],
+        "steps": [node.id for node in plan(run.definition_id).nodes],
+        "from_step": from_step or "",
+    }
+
+
+_WHY = {"blocked": "was not reached", "undone": "was undone", "chosen": "chosen"}
