@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from orchestrator.core.shards import MAX_ITEMS
 from orchestrator.definitions.errors import Problems
 from orchestrator.definitions.fields import DOTTED, MAX_RETRIES, Fields, show
 from orchestrator.definitions.load import Map, Seq
 from orchestrator.definitions.templates import BadTemplate, Placeholder, parse_reference, placeholders
 
-MAX_FAN_OUT = 100_000
 BACKOFF = {"first": 5.0, "factor": 2.0, "max": 600.0, "jitter": True}
 COMPENSATION_RETRIES = 3
 _PERCENT = re.compile(r"([0-9]{1,3})%")
@@ -156,8 +156,8 @@ def fan_out(context: Context, fields: Fields, step: str) -> Draft | None:
     if value is None:
         return None
     if isinstance(value, Seq):
-        if len(value) > MAX_FAN_OUT:
-            fields.bad("fan_out", f"has {len(value):,} items; at most {MAX_FAN_OUT:,} are allowed")
+        if len(value) > MAX_ITEMS:
+            fields.bad("fan_out", f"has {len(value):,} items; at most {MAX_ITEMS:,} are allowed")
             return {"items": [], "source": None}
         return {"items": plain(value), "source": None}
     inner = fields.inner("fan_out", value, "a list of items or {from: step.path}")
@@ -209,7 +209,7 @@ def join(fields: Fields, items: int | None) -> Draft:
         inner.bad(None, "has no `at_least`; write all, settled or {at_least: 2} or {at_least: 90%}")
     elif percent and 1 <= int(percent[1]) <= 100:
         return draft | {"mode": "at_least", "percent": int(percent[1])}
-    elif isinstance(least, int) and not isinstance(least, bool) and 1 <= least <= MAX_FAN_OUT:
+    elif isinstance(least, int) and not isinstance(least, bool) and 1 <= least <= MAX_ITEMS:
         if items and least > items:
             inner.bad("at_least", f"asks for {least:,} of {items:,} items, which can never be")
         return draft | {"mode": "at_least", "count": least}

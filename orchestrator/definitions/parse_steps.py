@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator.core.shards import MAX_ITEMS
 from orchestrator.definitions.fields import MAX_RETRIES, Fields, show
 from orchestrator.definitions.load import Map
 from orchestrator.definitions.parse_parts import (
-    MAX_FAN_OUT,
     Context,
     Draft,
     HandlerUse,
@@ -72,7 +72,7 @@ def parse_step(context: Context, data: Map, number: int, previous: str | None) -
         "compensate": _compensate(context, fields, label, queue or "default"),
         "after": _after(fields, previous),
         "fan_out": fan,
-        "window": fields.integer("window", None, low=1, high=MAX_FAN_OUT),
+        "window": fields.integer("window", None, low=1, high=MAX_ITEMS),
         "join": join(fields, len(fan["items"]) if fan and fan["items"] else None),
         "join_timeout": fields.duration("join_timeout", None),
         "topic": topic(fields),
