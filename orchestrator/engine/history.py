@@ -93,6 +93,6 @@ def append_counters(conn: Connection, counters: Counters) -> None:
     """Appends the increments and empties ``counters``."""
     if counters:
         metrics, labels = map(list, zip(*counters, strict=True))
-        values = list(counters.values())
+        values = [float(value) for value in counters.values()]
         put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
         counters.clear()
