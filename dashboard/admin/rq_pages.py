@@ -22,7 +22,7 @@ from orchestrator.engine import audit
 
 View = Callable[..., HttpResponseBase]
 #: What the queue's client raises for what is not there; by name, because only the transport imports it.
-MISSING = ("NoSuchJobError", "Http404", "IndexError")
+MISSING = ("NoSuchJobError", "Http404", "IndexError", "ValueError", "ImproperlyConfigured")
 
 
 def _guard(view: View) -> View:

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import DatabaseError, DataError, InterfaceError, OperationalError
+import psycopg
+from django.db import DatabaseError, DataError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -77,6 +78,7 @@ def install(api: NinjaAPI) -> None:
     api.add_exception_handler(Http404, lambda request, exc: plain_response(404))
     api.add_exception_handler(DatabaseError, _database)
     api.add_exception_handler(InterfaceError, _database)
+    api.add_exception_handler(psycopg.Error, _database)
     api.add_exception_handler(Exception, _defect)
 
 
@@ -107,6 +109,8 @@ def _invalid(problems: list[dict[str, Any]]) -> HttpResponse:
         message = f"{where} is not a field of this request"
     elif kind == "missing":
         message = f"{where} is missing"
+    elif kind in ("dict_type", "model_type", "model_attributes_type"):
+        message = f"{where} must be a JSON object"
     else:
         said = str(first["msg"]).removeprefix("Value error, ")
         message = f"{where}: {said[:1].lower()}{said[1:]}"
@@ -121,13 +125,15 @@ def _path(loc: Iterable[str | int]) -> str:
 
 
 def _database(request: HttpRequest, exc: Exception) -> HttpResponse:
-    state = str(getattr(exc.__cause__, "sqlstate", None) or "")
-    if isinstance(exc, DataError):
+    # The engine speaks to the driver directly, the rest through Django, which wraps what the driver raised.
+    driver = exc if isinstance(exc, psycopg.Error) else exc.__cause__
+    state = str(getattr(driver, "sqlstate", None) or "")
+    if isinstance(exc, DataError) and state[:2] == "22":
         log.warning("value refused by the database at %s: %s", request.path, exc)
         return error_response(422, "invalid", "a value is out of the range that can be stored")
     if state == "25006":
         return error_response(503, "read_only", "the database is read-only at the moment; nothing was changed")
-    if isinstance(exc, OperationalError | InterfaceError):
+    if isinstance(driver, psycopg.OperationalError | psycopg.InterfaceError):
         log.warning("database unavailable at %s: %s", request.path, exc)
         return error_response(503, "unavailable", "the database cannot answer at the moment; try again")
     return _defect(request, exc)

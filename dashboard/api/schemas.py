@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Subject = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -42,9 +42,14 @@ class Submit(Body):
 
 
 class SubmitMany(Body):
-    """Runs to start together: all of them or, if one is refused, none."""
+    """Runs to start together: all of them or, if one is refused, none. A list alone is taken for ``runs``."""
 
     runs: list[Submit] = Field(min_length=1, max_length=1000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_list(cls, value: Any) -> Any:
+        return {"runs": value} if isinstance(value, list) else value
 
 
 class Cancel(Body):
