@@ -85,5 +85,4 @@ def put(conn: Connection, statement: str, params: Any = None) -> psycopg.Cursor[
 
 def rows(conn: Connection, statement: str, params: Any = None) -> list[Any]:
     """Named rows of one statement, on either kind of connection."""
-    cursor = put(conn, statement, params)
-    return cursor.fetchall() if cursor.description else []
+    return put(conn, statement, params).fetchall()

@@ -106,7 +106,7 @@ def _row(row: Step, now: datetime, name: str | None = None) -> str:
     name = name or label(row.step, row.shard)
     match row.state, row.waiting_for:
         case StepState.WAITING, WaitingFor.RETRY:
-            next_try = f", next try {at_in(row.ready_at, now)}" if row.ready_at else ""
+            next_try = _next_try(row.ready_at, now)
             return f"{name} failed {row.attempt} of {number(row.max_attempts, 'time')}{next_try}"
         case StepState.WAITING, WaitingFor.APPROVAL:
             by = row.waiting_name or "an admin"
@@ -123,6 +123,12 @@ def _row(row: Step, now: datetime, name: str | None = None) -> str:
             tries = f", attempt {row.attempt} of {row.max_attempts}" if row.attempt > 1 else ""
             return f"{name} running for {_age(row.started_at or now, now)}{tries}"
     return name
+
+
+def _next_try(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return ""
+    return f", next try {clock(moment, now)}" if moment > now else ", next try now"
 
 
 def _age(moment: datetime, now: datetime) -> str:

@@ -16,7 +16,7 @@ from uuid import UUID
 from orchestrator.core import metric_names
 from orchestrator.core.states import RUN_TERMINAL, Kind, StepState
 from orchestrator.engine import advance, history, transitions, unwind
-from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
+from orchestrator.engine.db import Connection, in_transaction
 from orchestrator.engine.edit import NewStep, RunEdit, Take
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan
@@ -85,9 +85,8 @@ def _close(
     edits: dict[UUID, RunEdit] = {}
     changed: list[Any] = []
     if closures:
-        locked = put(conn, sql("lock_runs"), {"runs": sorted({c.run_id for c in closures})})
-        changed = rows(conn, sql("settle_steps"), transitions.settle_params(closures))
-        edits = {r.id: RunEdit.of(r, load_plan(conn, r.definition_id)) for r in locked.fetchall()}
+        locked, changed = transitions.settle(conn, closures)
+        edits = {r.id: RunEdit.of(r, load_plan(conn, r.definition_id)) for r in locked}
         _apply(conn, edits, changed, closures, counts)
         read = reader(conn)
         for edit in edits.values():

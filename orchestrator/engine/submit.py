@@ -16,7 +16,7 @@ from orchestrator.core.errors import Conflict, Invalid, TooLarge
 from orchestrator.core.ids import new_run_id
 from orchestrator.core.text import NotStorable, to_json
 from orchestrator.engine import transitions
-from orchestrator.engine.db import Connection, caller_transaction, put, rows, sql
+from orchestrator.engine.db import Connection, caller_transaction, put, rows
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import latest_definition, load_plan
@@ -193,11 +193,11 @@ def _start(conn: Connection, request: Submission, actor: Actor) -> tuple[UUID, b
         "actor": actor.name,
         "delay": request.delay,
     }
-    made = rows(conn, sql("insert_run"), params)
-    if not made:
+    made = transitions.insert_run(conn, params)
+    if made is None:
         return _same_run(conn, plan.workflow, request), False
     if not request.delay:
-        begin(conn, RunEdit.of(made[0], plan))
+        begin(conn, RunEdit.of(made, plan))
     _notify(conn)
     return run_id, True
 

@@ -68,16 +68,24 @@ def lock_runs(conn: Connection, run_ids: Iterable[UUID]) -> list[Any]:
     return rows(conn, sql("lock_runs"), {"runs": sorted(set(run_ids))})
 
 
-def settle(conn: Connection, closures: Sequence[Closure]) -> list[Any]:
-    """Takes rows out of ``running`` where (state, attempt, token) still match; returns those really changed."""
-    return rows(conn, sql("settle_steps"), settle_params(closures))
+def settle(conn: Connection, closures: Sequence[Closure]) -> tuple[list[Any], list[Any]]:
+    """Locks the runs, then takes rows out of ``running`` where (state, attempt, token) still match.
+
+    Two statements of one transaction, sent together (one statement could not decide a join). Returns the locked runs
+    and the rows really changed.
+    """
+    run_ids, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(list, zip(*closures, strict=True))
+    params = {"ids": ids, "attempts": attempts, "tokens": tokens, "states": states, "causes": causes, "delays": delays,
+              "outputs": outputs, "refs": refs, "errors": errors}  # fmt: skip
+    locked = put(conn, sql("lock_runs"), {"runs": sorted(set(run_ids))})
+    changed = put(conn, sql("settle_steps"), params)
+    return locked.fetchall(), changed.fetchall()
 
 
-def settle_params(closures: Sequence[Closure]) -> dict[str, Any]:
-    """Parameters of sql/settle_steps."""
-    _, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(list, zip(*closures, strict=True))
-    return {"ids": ids, "attempts": attempts, "tokens": tokens, "states": states, "causes": causes, "delays": delays,
-            "outputs": outputs, "refs": refs, "errors": errors}  # fmt: skip
+def insert_run(conn: Connection, params: dict[str, Any]) -> Any | None:
+    """Makes a run and returns it as :func:`lock_runs` would; None when its idempotency key is taken."""
+    made = rows(conn, sql("insert_run"), params)
+    return made[0] if made else None
 
 
 def claim(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> list[Any]:

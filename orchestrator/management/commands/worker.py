@@ -1,0 +1,35 @@
+"""`manage.py worker QUEUE… [--processes N]`: serves queues until stopped."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandParser
+
+from orchestrator.definitions import registry
+from orchestrator.management import base
+from orchestrator.transport.pool import Pool
+
+
+class Command(base.Command):
+    """Starts worker processes under a supervisor (see ``transport.pool``)."""
+
+    help = "Runs steps from the given queues until stopped. SIGTERM: running steps finish; a second one ends them."
+    json_option = False
+
+    def arguments(self, parser: CommandParser) -> None:
+        """QUEUE… and --processes."""
+        parser.add_argument("queues", nargs="+", metavar="QUEUE", help="queues to serve, the first before the others")
+        parser.add_argument("--processes", type=int, default=1, help="worker processes (default 1)")
+        parser.add_argument("--name", help="name shown on the pages; default host and process id")
+
+    def run(self, *args: Any, **options: Any) -> None:
+        """Serves until SIGTERM or SIGINT."""
+        if options["processes"] < 1:
+            raise base.UsageError("--processes must be 1 or more")
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        registry.load_packages(settings.ORCHESTRATOR.workflows)
+        self.note(f"serving {', '.join(options['queues'])} with {options['processes']} processes; Ctrl-C stops")
+        Pool(options["queues"], options["processes"], options["name"]).run()

@@ -1,0 +1,132 @@
+"""Running a claimed batch item by item, so that a slow or deadly item costs nobody else anything.
+
+A watching thread settles what is finished and gives back what has not begun as soon as one item turns out to take
+long; it also writes what handlers report (progress, log lines) while they run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.engine import reports, transitions
+from orchestrator.engine.db import Connection
+from orchestrator.engine.pace import Pace
+from orchestrator.engine.settle import close_attempts
+from orchestrator.engine.transitions import Closure
+from orchestrator.engine.work import Work
+from orchestrator.transport.board import Board, Item
+from orchestrator.transport.execute import Alarm, execute
+
+log = logging.getLogger("switchyard.worker")
+#: An item that runs longer than this no longer holds up its batch.
+PATIENCE = 0.25
+_TICK = 0.1
+
+
+class Batch:
+    """Runs batches in the main thread and watches over them from another, on a connection of its own."""
+
+    def __init__(self, connect: Callable[[], Connection], watch_connect: Callable[[], Connection], board: Board) -> None:
+        self._connect = connect
+        self._watch_connect = watch_connect
+        self._board = board
+        self._alarm = Alarm()
+        self._lock = threading.Lock()
+        self._works: list[Work] = []
+        self._closures: list[Closure] = []
+        self._current = -1
+        self._begun_at = 0.0
+        self._reports: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self._report_at = 0.0
+        threading.Thread(target=self._watch, name="switchyard-watch", daemon=True).start()
+
+    def run(self, works: list[Work], pace: Pace) -> list[Closure]:
+        """Runs the handlers one after the other; returns the closures that the watcher has not settled already."""
+        with self._lock:
+            self._works, self._closures, self._current = works, [], -1
+            self._hold(works)
+        index = 0
+        while True:
+            with self._lock:
+                if index >= len(self._works):
+                    break
+                work = self._works[index]
+                self._current, self._begun_at = index, time.monotonic()
+                self._board.begin(index, work.spec.timeout)
+            closure = execute(work, self._connect, self, self._alarm)
+            took = time.monotonic() - self._begun_at
+            pace.learn((work.plan.definition_id, work.step), took)
+            with self._lock:
+                self._closures.append(closure)
+                index = self._current + 1
+        with self._lock:
+            self._board.rest()
+            self._current = -1
+            closures, self._closures, self._works = self._closures, [], []
+        self._flush_reports()
+        return closures
+
+    def _hold(self, works: list[Work]) -> None:
+        self._board.hold([Item(w.id, w.attempt, w.token, w.spec.timeout) for w in works])
+
+    # Signals of running handlers (engine.context.Signals).
+
+    def stop_asked(self) -> str | None:
+        """Why the running handler is to stop."""
+        return self._board.stop_asked()
+
+    def report(self, work: Work, **what: Any) -> None:
+        """Keeps what a handler says of itself until the watcher writes it, at most about once a second."""
+        with self._lock:
+            kept = self._reports.setdefault(work.fence, {})
+            if "log" in what and "log" in kept:
+                what["log"] = f"{kept['log']}\n{what['log']}"
+            kept.update(what)
+
+    # The watching thread.
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_TICK)
+            try:
+                if self._current >= 0 and time.monotonic() - self._begun_at > PATIENCE:
+                    self._unburden()
+                if self._reports and time.monotonic() - self._report_at >= 1.0:
+                    self._flush_reports()
+            except Exception:
+                log.exception("watching over the batch failed; tried again at the next tick")
+
+    def _unburden(self) -> None:
+        """The current item takes long: settles the finished ones before it and gives back those after it."""
+        with self._lock:
+            current = self._current
+            if current < 0 or time.monotonic() - self._begun_at <= PATIENCE or len(self._works) == 1:
+                return
+            finished, later = self._closures, self._works[current + 1 :]
+            self._works = [self._works[current]]
+            self._closures, self._current = [], 0
+            conn = self._watch_connect()
+            if finished:
+                close_attempts(conn, finished)
+            if later:
+                self._give_back(conn, later)
+            timeout = self._works[0].spec.timeout
+            self._hold(self._works)
+            self._board.begin(0, max(timeout - (time.monotonic() - self._begun_at), 0.001))
+
+    def _give_back(self, conn: Connection, later: list[Work]) -> None:
+        with conn.transaction():
+            back = {row.id for row in transitions.give_back(conn, [w.fence for w in later])}
+            tickets = {(w.run_id, w.plan.definition_id, w.step, w.spec.queue) for w in later if w.id in back}
+            transitions.insert_outbox(conn, [(*key, 1) for key in tickets])
+
+    def _flush_reports(self) -> None:
+        with self._lock:
+            taken, self._reports = self._reports, {}
+            self._report_at = time.monotonic()
+        if taken:
+            reports.write(self._watch_connect(), taken)

@@ -1,0 +1,133 @@
+"""The dispatcher: publishes tickets, fires what is due, recovers what was lost. One leads, others stand by.
+
+Leadership only saves work; everything here is guarded by itself. The loop sleeps on the database's notifications and
+polls behind them, so that nothing depends on a notification that did not come.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from types import FrameType
+
+import psycopg
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from orchestrator.engine import beats, recover
+from orchestrator.engine.db import Connection, connect, rows, sql
+from orchestrator.transport import reissue
+from orchestrator.transport.broker import connection as redis_connection
+from orchestrator.transport.relay import relay
+
+log = logging.getLogger("switchyard.dispatcher")
+CHANNEL = "switchyard_outbox"
+_IDLE = 0.5
+_BUSY = 0.01
+_STAY_BUSY = 0.25
+
+
+class Dispatcher:
+    """One dispatcher process. ``run`` serves until stopped."""
+
+    def __init__(self) -> None:
+        self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._conn: Connection | None = None
+        self._client = redis_connection()
+        self._stop = False
+        self._leads = False
+        self._busy_until = 0.0
+        sweep = settings.ORCHESTRATOR.sweep_seconds
+        self._duties: list[tuple[float, Callable[[Connection], object]]] = [
+            (0.25, recover.wake_due),
+            (0.25, recover.fire_timers),
+            (0.5, recover.start_delayed),
+            (min(1.0, sweep), recover.enforce_deadlines),
+            (sweep, recover.reap_lost),
+            (1.0, lambda conn: reissue.if_emptied(conn, self._client)),
+            (sweep, lambda conn: reissue.stale(conn, self._client)),
+            (sweep, lambda conn: rows(conn, sql("fold_rollups"), {"limit": 10_000}) and 0),
+        ]
+        self._due = [0.0] * len(self._duties)
+
+    def run(self) -> None:
+        """Serves until SIGTERM or SIGINT."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        wait = 0.5
+        while not self._stop:
+            try:
+                self._serve()
+                wait = 0.5
+            except (psycopg.OperationalError, psycopg.InterfaceError, RedisError) as problem:
+                log.warning("%s not reachable, tried again: %s", _which(problem), str(problem).strip())
+                self._conn = None
+                self._leads = False
+                self._pause(wait)
+                wait = min(wait * 2, 5.0)
+        if self._conn is not None and not self._conn.closed and self._leads:
+            beats.resign(self._conn, self._holder)
+
+    def _serve(self) -> None:
+        conn = self._db()
+        seconds = max(3 * settings.ORCHESTRATOR.sweep_seconds, 3.0)
+        beat_at = 0.0
+        while not self._stop:
+            now = time.monotonic()
+            if now >= beat_at:
+                beat_at = now + min(1.0, seconds / 4)
+                self._leads = beats.lead(conn, self._holder, seconds)
+            if not self._leads:
+                self._pause(0.5)
+                continue
+            self._relay(conn)
+            self._do_duties(conn, time.monotonic())
+            self._sleep(conn)
+
+    def _relay(self, conn: Connection) -> None:
+        while not self._stop and relay(conn, self._client):
+            self._busy_until = time.monotonic() + _STAY_BUSY
+
+    def _do_duties(self, conn: Connection, now: float) -> None:
+        for i, (every, duty) in enumerate(self._duties):
+            if now >= self._due[i]:
+                self._due[i] = now + every
+                try:
+                    if duty(conn):
+                        self._relay(conn)
+                except (psycopg.OperationalError, psycopg.InterfaceError, RedisError):
+                    raise
+                except Exception:
+                    log.exception("a duty of the dispatcher failed; the next pass tries again")
+
+    def _sleep(self, conn: Connection) -> None:
+        """Until there is something to publish or a duty is due."""
+        now = time.monotonic()
+        wait = min([_IDLE, *(due - now for due in self._due)])
+        if now < self._busy_until:
+            wait = min(wait, _BUSY)
+        for _ in conn.notifies(timeout=max(wait, 0.001), stop_after=1):
+            self._busy_until = time.monotonic() + _STAY_BUSY
+
+    def _db(self) -> Connection:
+        if self._conn is None or self._conn.closed or self._conn.broken:
+            self._conn = connect("switchyard dispatcher")
+            self._conn.execute(f"LISTEN {CHANNEL}")
+        return self._conn
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        self._stop = True
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stop and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def _which(problem: Exception) -> str:
+    return "Redis" if isinstance(problem, RedisError) else "the database"

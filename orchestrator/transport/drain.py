@@ -1,0 +1,141 @@
+"""Using tickets up: claim, run, settle, go on with what that made ready, until the slice of time is over.
+
+Runs in a worker process. Proven-short work goes in batches over shards and runs; anything else one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from django.conf import settings
+
+from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_SUM, WAIT_BUCKETS, bucket_label
+from orchestrator.definitions import registry
+from orchestrator.engine import history, transitions
+from orchestrator.engine.db import Connection, in_transaction
+from orchestrator.engine.history import Counters
+from orchestrator.engine.pace import Budget, Pace
+from orchestrator.engine.plans import Node, Plan, load_plan
+from orchestrator.engine.settle import close_attempts
+from orchestrator.engine.transitions import Closure, Holder, Ticket
+from orchestrator.engine.work import Work, from_claim, from_made
+from orchestrator.transport.batch import Batch
+from orchestrator.transport.tickets import TicketRef
+
+log = logging.getLogger("switchyard.worker")
+
+
+class Drainer:
+    """One worker process's way through tickets. ``connect`` gives the engine's connection of this process."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        holder: Holder,
+        queues: Sequence[str],
+        batch: Batch,
+        stopping: Callable[[], bool],
+    ) -> None:
+        conf = settings.ORCHESTRATOR
+        self.pace = Pace(conf.short_batch_seconds, conf.max_batch)
+        self._connect = connect
+        self._holder = holder
+        self._queues = frozenset(queues)
+        self._batch = batch
+        self._stopping = stopping
+        self._slice = conf.slice_seconds
+        self._counters: Counters = {}
+
+    def drain(self, refs: Sequence[TicketRef]) -> list[TicketRef]:
+        """Runs what the tickets are for; returns those that may have work left, for the tails of their queues."""
+        until = time.monotonic() + self._slice
+        open_refs = {(ref.run_id, ref.step): ref for ref in refs if self._can_run(ref)}
+        budget = self.pace.budget()
+        works = self._claim(open_refs, budget)
+        while works:
+            closures = self._batch.run(works, self.pace)
+            going_on = time.monotonic() < until and not self._stopping()
+            budget = self.pace.budget()
+            more = self._tickets(open_refs, budget) if going_on else []
+            works = self._settle(closures, more, budget if going_on else None, open_refs)
+        return list(open_refs.values())
+
+    def _can_run(self, ref: TicketRef) -> bool:
+        """Whether this process has the handler; if not, the step stays queued and no attempt is spent."""
+        plan = load_plan(self._connect(), ref.definition_id)
+        node = plan.by_id.get(ref.step)
+        kind, spec = ("step", node.spec) if node else ("compensation", plan.compensations.get(ref.step))
+        if spec is None or registry.find(plan.workflow, spec.handler, kind) is None:  # type: ignore[arg-type]
+            log.warning("no handler here for %s of %s v%s: left queued", ref.step, plan.workflow, plan.version)
+            return False
+        return True
+
+    def _tickets(self, open_refs: dict[tuple[object, str], TicketRef], budget: Budget) -> list[Ticket]:
+        """How much to claim for the tickets in hand."""
+        found = []
+        for ref in open_refs.values():
+            most = budget.take((ref.definition_id, ref.step), self.pace.max_batch, alone=True)
+            if most:
+                found.append(Ticket(ref.run_id, ref.step, most))
+            if not budget.left:
+                break
+        return found
+
+    def _claim(self, open_refs: dict[tuple[object, str], TicketRef], budget: Budget) -> list[Work]:
+        tickets = self._tickets(open_refs, budget)
+        if not tickets:
+            return []
+        conn = self._connect()
+
+        def claim() -> list[object]:
+            transitions.relax_commit(conn)
+            return transitions.claim(conn, tickets, self._holder)
+
+        with conn.pipeline():
+            claimed = in_transaction(conn, claim)
+        return self._claimed(claimed, tickets, open_refs)
+
+    def _claimed(
+        self, claimed: Sequence[object], tickets: Sequence[Ticket], open_refs: dict[tuple[object, str], TicketRef]
+    ) -> list[Work]:
+        """Work of claimed rows; a ticket that got fewer rows than it could take is used up."""
+        conn = self._connect()
+        works = [from_claim(row, load_plan(conn, row.definition_id)) for row in claimed]  # type: ignore[attr-defined]
+        got: dict[tuple[object, str], int] = {}
+        for row in claimed:
+            key = (row.run_id, row.step)  # type: ignore[attr-defined]
+            got[key] = got.get(key, 0) + 1
+            self._count_wait(row.queue, row.waited)  # type: ignore[attr-defined]
+        for ticket in tickets:
+            if got.get((ticket.run_id, ticket.step), 0) < ticket.most:
+                open_refs.pop((ticket.run_id, ticket.step), None)
+        return works
+
+    def _settle(
+        self,
+        closures: list[Closure],
+        more: list[Ticket],
+        budget: Budget | None,
+        open_refs: dict[tuple[object, str], TicketRef],
+    ) -> list[Work]:
+        """Records how the batch ended; returns what this process goes on with, claimed in the same transaction."""
+
+        def take(plan: Plan, node: Node, count: int) -> int:
+            if budget is None or node.spec.queue not in self._queues:
+                return 0
+            if registry.find(plan.workflow, node.spec.handler, "step") is None:
+                return 0
+            return budget.take((plan.definition_id, node.id), count)
+
+        settled = close_attempts(
+            self._connect(), closures, holder=self._holder, take=take, more=more, counters=self._counters
+        )
+        works = [from_made(*made) for made in settled.made]
+        return works + self._claimed(settled.claimed, more, open_refs)
+
+    def _count_wait(self, queue: str, waited: float | None) -> None:
+        seconds = max(waited or 0.0, 0.0)
+        history.count(self._counters, STEPS_WAITING_BUCKET, {"queue": queue, "le": bucket_label(WAIT_BUCKETS, seconds)})
+        history.count(self._counters, STEPS_WAITING_SUM, {"queue": queue}, seconds)

@@ -1,0 +1,78 @@
+"""Tickets that Redis has lost: after FLUSHALL, a restart, an eviction, or with a worker that popped and died.
+
+What is queued in the record and has no ticket gets a new one; nothing is spent by it.
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from redis import Redis
+from rq import Queue
+
+from orchestrator.engine.db import Connection, rows
+from orchestrator.transport.tickets import TicketRef, parse, publish
+
+log = logging.getLogger("switchyard.dispatcher")
+SENTINEL = "switchyard:sentinel"
+#: A step queued for longer than this with no ticket in Redis has lost it.
+AGE = 4.0
+_PAGE = 2000
+#: A queue longer than this is not read whole; there the job's own key tells.
+_LONG = 50_000
+
+_QUEUED = """
+SELECT s.run_id, r.definition_id, s.step, s.queue, min(s.id) AS id, count(*) AS n
+FROM workflow_steps s JOIN workflow_runs r ON r.id = s.run_id
+WHERE s.state = 'queued' AND s.ready_at < now() - %(age)s * interval '1 second'
+GROUP BY s.run_id, r.definition_id, s.step, s.queue
+ORDER BY min(s.ready_at)
+LIMIT %(limit)s
+"""
+
+
+def if_emptied(conn: Connection, client: Redis) -> int:
+    """Redis no longer holds our sentinel: it was emptied or replaced, and every queued step gets a ticket."""
+    if client.exists(SENTINEL):
+        return 0
+    found = rows(conn, _QUEUED, {"age": 0, "limit": 1_000_000})
+    count = publish(client, _refs(found))
+    client.set(SENTINEL, "1")
+    if count:
+        log.warning("Redis was emptied: %s tickets issued again", count)
+    return count
+
+
+def stale(conn: Connection, client: Redis) -> int:
+    """Steps that have been queued for a while and have no ticket in Redis get one."""
+    found = rows(conn, _QUEUED, {"age": AGE, "limit": _PAGE})
+    lost = _without_ticket(client, [_ref(row) for row in found])
+    if lost:
+        publish(client, lost)
+        log.warning("%s tickets were missing and are issued again", len(lost))
+    return len(lost)
+
+
+def _ref(row: object) -> TicketRef:
+    return TicketRef(row.run_id, row.definition_id, row.step, row.queue)  # type: ignore[attr-defined]
+
+
+def _refs(found: list[object]) -> list[TicketRef]:
+    return [_ref(row)._replace(slot=slot) for row in found for slot in range(min(row.n, 64))]  # type: ignore[attr-defined]
+
+
+def _without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:
+    held: set[tuple[str, UUID, str]] = set()
+    for queue in {ref.queue for ref in refs}:
+        key = Queue.redis_queue_namespace_prefix + queue
+        length = client.llen(key)
+        if length > _LONG:  # type: ignore[operator]
+            log.info("queue %s holds %s tickets; lost ones are looked for when it is shorter", queue, length)
+            held.update((queue, ref.run_id, ref.step) for ref in refs if ref.queue == queue)
+            continue
+        for raw in client.lrange(key, 0, -1):  # type: ignore[union-attr]
+            ref = parse(raw.decode(), queue)
+            if ref is not None:
+                held.add((queue, ref.run_id, ref.step))
+    return [ref for ref in refs if (ref.queue, ref.run_id, ref.step) not in held]

@@ -1,0 +1,112 @@
+"""Tickets: RQ jobs that say "there is work in step S of run R". JSON, never pickles; losing one loses nothing.
+
+A ticket's id is made of what it is for, so that publishing it twice puts no second job beside the first, and popping
+it finds everything in the id: the job's hash is there for RQ's own pages and tools.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from redis import Redis
+from rq import Queue
+from rq.job import Job, JobStatus
+from rq.serializers import JSONSerializer
+from rq.utils import now, utcformat
+
+FUNCTION = "orchestrator.transport.tickets.run_ticket"
+#: Ticket hashes go by themselves after a day; a step that is still queued then gets a new one.
+_TTL = 86_400
+
+
+class TicketRef(NamedTuple):
+    """What a ticket is for. ``slot`` tells the tickets of one fan-out apart."""
+
+    run_id: UUID
+    definition_id: int
+    step: str
+    queue: str
+    slot: int = 0
+
+    @property
+    def id(self) -> str:
+        """The RQ job id."""
+        return f"{self.run_id}_{self.definition_id}_{self.slot}_{_encode(self.step)}"
+
+
+_PLAIN = re.compile(r"[^A-Za-z0-9-]")
+_ENCODED = re.compile(r"_([0-9a-f]+)_")
+
+
+def _encode(step: str) -> str:
+    """Job ids are made of letters, digits, dashes and underscores; anything else goes in as ``_<hex>_``."""
+    return _PLAIN.sub(lambda m: f"_{ord(m[0]):x}_", step)
+
+
+def parse(job_id: str, queue: str) -> TicketRef | None:
+    """The ticket behind a job id; None for a job that is none of ours."""
+    parts = job_id.split("_", 3)
+    try:
+        run, definition, slot, step = parts
+        step = _ENCODED.sub(lambda m: chr(int(m[1], 16)), step)
+        return TicketRef(UUID(run), int(definition), step, queue, int(slot)) if step else None
+    except ValueError:
+        return None
+
+
+def run_ticket(run_id: str, step: str) -> None:
+    """What a stock RQ worker would call. It runs nothing: the step stays queued and its ticket is issued again.
+
+    Raises:
+        RuntimeError: always; it says which worker to start.
+    """
+    raise RuntimeError("this queue is served by `python manage.py worker`, not by a stock rq worker; nothing was run")
+
+
+def publish(client: Redis, refs: Iterable[TicketRef]) -> int:
+    """Pushes tickets to the tails of their queues in one round trip; returns how many."""
+    pipe = client.pipeline(transaction=False)
+    stamp = utcformat(now())
+    queues: set[str] = set()
+    count = 0
+    for ref in refs:
+        pipe.hset(Job.key_for(ref.id), mapping=_hash(ref, stamp))
+        pipe.expire(Job.key_for(ref.id), _TTL)
+        pipe.rpush(Queue.redis_queue_namespace_prefix + ref.queue, ref.id)
+        queues.add(Queue.redis_queue_namespace_prefix + ref.queue)
+        count += 1
+    if count:
+        pipe.sadd(Queue.redis_queues_keys, *queues)
+        pipe.execute()
+    return count
+
+
+def _hash(ref: TicketRef, stamp: str) -> dict[str, Any]:
+    """The job as RQ stores it (Job.to_dict), without building a Job for each ticket."""
+    payload = JSONSerializer.dumps((FUNCTION, None, (str(ref.run_id), ref.step), {}))
+    return {
+        "created_at": stamp,
+        "enqueued_at": stamp,
+        "data": zlib.compress(payload, 1),
+        "origin": ref.queue,
+        "description": f"{ref.step} of run {ref.run_id}",
+        "status": JobStatus.QUEUED.value,
+        "timeout": 180,
+        "result_ttl": 0,
+    }
+
+
+def push_back(client: Redis, refs: Sequence[TicketRef]) -> None:
+    """Returns tickets that were popped and not used to the head of their queues, in their order."""
+    for ref in reversed(refs):
+        client.lpush(Queue.redis_queue_namespace_prefix + ref.queue, ref.id)
+
+
+def forget(client: Redis, refs: Sequence[TicketRef]) -> None:
+    """Removes the jobs of tickets that have been used."""
+    if refs:
+        client.delete(*[Job.key_for(ref.id) for ref in refs])

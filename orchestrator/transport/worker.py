@@ -1,0 +1,159 @@
+"""The worker process: an RQ worker of our own class whose jobs are tickets.
+
+It keeps RQ's loop, registration and names, so that RQ's own tools see it, and gives up what the record replaces
+(registries, results, callbacks, commands): one blocking pop and one pipeline a ticket.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+from rq import Queue, SimpleWorker
+from rq.exceptions import StopRequested
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.utils import now
+
+from orchestrator.engine.db import Connection, connect
+from orchestrator.engine.transitions import Holder
+from orchestrator.transport import tickets
+from orchestrator.transport.batch import Batch
+from orchestrator.transport.board import Board
+from orchestrator.transport.drain import Drainer
+
+log = logging.getLogger("switchyard.worker")
+_HEARTBEAT = 15.0
+_TTL = 30
+
+
+class Connections:
+    """The engine's connections of this process: one for the main thread, one for the watcher; renewed when broken."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._main: Connection | None = None
+        self._watch: Connection | None = None
+
+    def main(self) -> Connection:
+        """For claims, settlements and what handlers read."""
+        if self._main is None or self._main.closed or self._main.broken:
+            self._main = connect(self._name)
+        return self._main
+
+    def watch(self) -> Connection:
+        """For the watching thread."""
+        if self._watch is None or self._watch.closed or self._watch.broken:
+            self._watch = connect(f"{self._name} watch")
+        return self._watch
+
+    def drop(self) -> None:
+        """Closes the main connection: an alarm may have fired in the middle of one of its statements."""
+        if self._main is not None:
+            self._main.close()
+            self._main = None
+
+
+class TicketWorker(SimpleWorker):  # type: ignore[misc]
+    """Serves queues of tickets until told to stop. Made after the fork, with a lease that the supervisor holds."""
+
+    def __init__(self, queues: Sequence[str], client: Redis, holder: Holder, board: Board) -> None:
+        super().__init__(
+            list(queues), name=holder.worker, connection=client, worker_ttl=_TTL, serializer=JSONSerializer,
+            log_job_description=False,
+        )  # fmt: skip
+        self._popping = False
+        self._beat_at = 0.0
+        self._connections = Connections(holder.worker)
+        batch = Batch(self._connections.main, self._connections.watch, board)
+        self.drainer = Drainer(self._connections.main, holder, queues, batch, lambda: self._stop_requested)
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Uses a ticket up, with more of the same kind from the queue's head while their work is proven short."""
+        ref = tickets.parse(job.id, queue.name)
+        if ref is None:
+            log.warning("job %s on %s is no ticket of ours; dropped", job.id, queue.name)
+            self.connection.delete(job.key)
+            return
+        left = self.drainer.drain([ref, *self._more(ref)])
+        if left:
+            tickets.publish(self.connection, left)
+
+    def _more(self, ref: tickets.TicketRef) -> list[tickets.TicketRef]:
+        """Forgets the popped ticket's job and takes more tickets while the work is short."""
+        pipe = self.connection.pipeline(transaction=False)
+        pipe.delete(Job.key_for(ref.id))
+        if len(self.queues) == 1:
+            pipe.lrem(self.queues[0].intermediate_queue_key, 1, ref.id)
+        pace = self.drainer.pace
+        key = (ref.definition_id, ref.step)
+        room = pace.cap(key) - 1 if pace.is_short(key) else 0
+        if room:
+            pipe.lpop(Queue.redis_queue_namespace_prefix + ref.queue, room)
+        popped = pipe.execute()[-1] if room else None
+        refs = [r for r in (tickets.parse(i.decode(), ref.queue) for i in popped or []) if r is not None]
+        short = [r for r in refs if pace.is_short((r.definition_id, r.step))]
+        tickets.push_back(self.connection, [r for r in refs if r not in short])
+        tickets.forget(self.connection, short)
+        return short
+
+    # RQ's loop, leaner.
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """RQ's own sign of life, for its pages; the record's is the lease that the supervisor renews."""
+        if time.monotonic() - self._beat_at >= _HEARTBEAT:
+            self._beat_at = time.monotonic()
+            if not self.connection.exists(self.key):
+                self.register_birth()  # Redis was emptied: RQ would never register again
+            super().heartbeat(timeout, pipeline)
+
+    def set_state(self, state: str, pipeline: Any = None) -> None:
+        """Kept here: nobody needs it in Redis."""
+        self._state = state
+
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        """Waits for the next ticket; a stop asked for meanwhile ends the wait."""
+        self._popping = True
+        try:
+            if self._stop_requested:
+                raise StopRequested
+            return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        finally:
+            self._popping = False
+
+    def check_for_suspension(self, burst: bool) -> None:
+        """``rq suspend`` is not ours; queues are paused in the record."""
+
+    def subscribe(self) -> None:
+        """No remote commands: stopping a job through RQ would bypass the record."""
+
+    def unsubscribe(self) -> None:
+        """See :meth:`subscribe`."""
+
+    def run_maintenance_tasks(self) -> None:
+        """RQ's registries are not used, so there is nothing to clean."""
+        self.last_cleaned_at = now()
+
+    def _install_signal_handlers(self) -> None:
+        signal.signal(signal.SIGTERM, self.request_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Warm stop: finishes the running handler, gives back what has not begun, takes no more."""
+        self._stop_requested = True
+        if self._popping and threading.current_thread() is threading.main_thread():
+            raise StopRequested
+
+    def teardown(self) -> None:
+        """Leaves RQ's list of workers; Redis may be gone, which changes nothing."""
+        try:
+            super().teardown()
+        except RedisError:
+            log.info("Redis is not there to say goodbye to")
