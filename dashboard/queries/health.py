@@ -96,7 +96,8 @@ def _dispatcher(beats: list[Beat], now: datetime) -> Check:
         return Check("Dispatcher", "down", "Never seen", "start one: manage.py dispatcher")
     silent = (now - beat.beat_at).total_seconds()
     if silent > beat_patience():
-        detail = f"{beat.holder or 'it'} has not been seen lately; timers, retries and lost workers wait for it"
+        who = f" ({beat.holder})" if beat.holder else ""
+        detail = f"no sign of life{who}; timers, retries and lost workers wait for it"
         return Check("Dispatcher", "down", "Not seen", detail, beat.beat_at)
     return Check("Dispatcher", "ok", "Up", f"led by {beat.holder}" if beat.holder else "beats", beat.beat_at)
 

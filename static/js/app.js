@@ -136,5 +136,8 @@
     document.addEventListener("visibilitychange", () => { if (!paused && document.visibilityState === "visible") tick(); });
   }
   show(); ages();
+  // On a phone the row of tabs is longer than the screen: show where we are.
+  const tab = $(".tabs [aria-current]");
+  if (tab?.offsetParent) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
   setInterval(() => { if (document.visibilityState === "visible") { show(); ages(); } }, 1000);
 })();

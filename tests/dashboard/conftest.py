@@ -1,0 +1,38 @@
+"""People of the four roles, signed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.test import Client
+
+SignIn = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    """Samples and risks are kept for some seconds; no test shall see those of another."""
+    cache.clear()
+
+
+@pytest.fixture
+def sign_in(db: None) -> SignIn:
+    """``sign_in("operator")``: a client of somebody with that role; ``sign_in("")``: with none."""
+
+    def make(role: str = "viewer", **client: object) -> Client:
+        user, _ = User.objects.get_or_create(username=role or "nobody")
+        user.groups.set(Group.objects.filter(name=role))
+        signed_in = Client(**client)  # type: ignore[arg-type]
+        signed_in.force_login(user)
+        return signed_in
+
+    return make
+
+
+@pytest.fixture
+def viewer(sign_in: SignIn) -> Client:
+    """A client of somebody who may only look."""
+    return sign_in("viewer")

@@ -1,0 +1,131 @@
+"""What holds for every page: it answers, quickly, strictly, and the same as a page and as a region."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from orchestrator.models import AuditRecord
+from tests.harness.factory import STAGES, make
+
+PAGES = {
+    "/": 45,
+    "/runs/": 25,
+    "/runs/?state=failed&label=tier:gold": 25,
+    "/overdue/": 40,
+    "/dead-letters/": 20,
+    "/where/": 12,
+    "/where/?q=vid-8812": 40,
+    "/workflows/": 15,
+    "/workflows/video-upload/": 20,
+    "/queues/": 16,
+    "/health/": 16,
+    "/audit/": 16,
+    "/audit/?who=all": 16,
+}
+SMALL = [stage for stage in STAGES if stage != "wide"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_it_answers_on_an_empty_record(viewer, page):
+    assert viewer.get(page).status_code == (404 if "video-upload" in page else 200)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_it_answers_with_runs_in_every_stage(viewer, page):
+    for stage in SMALL:
+        make(stage)
+    answer = viewer.get(page)
+    assert answer.status_code == 200
+    html = answer.content.decode()
+    assert "<h1" in html
+    assert "None" not in re.sub(r"<[^>]*>", " ", html.split("<main")[1].split("</main>")[0]).split()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_it_has_nothing_inline_and_a_strict_policy(viewer, page):
+    for stage in SMALL:
+        make(stage)
+    answer = viewer.get(page)
+    html = answer.content.decode()
+    assert not re.search(r"<[^>]+\sstyle\s*=", html)
+    assert not re.search(r"<[^>]+\son\w+\s*=", html)
+    assert not re.search(r"<script(?![^>]*\ssrc=)", html)
+    assert "javascript:" not in html
+    policy = answer["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_more_runs_cost_no_more_queries(viewer, page):
+    counts = []
+    # More than a page of runs either way, so that both are counted alike.
+    for rounds in (5, 3):
+        for stage in SMALL * rounds:
+            make(stage)
+        viewer.get(page)
+        with CaptureQueriesContext(connection) as asked:
+            viewer.get(page)
+        counts.append(len(asked))
+    assert counts[1] <= counts[0] + 1, f"{counts}"
+    assert counts[1] <= PAGES[page], f"{counts}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ("/where/", "/workflows/video-upload/")])
+def test_the_region_is_the_same_as_in_the_page(viewer, page):
+    make("compensating")
+    whole = viewer.get(page).content.decode()
+    region = viewer.get(page, headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in region
+    titles = re.findall(r"<h2>(.*?)</h2>", region)
+    assert titles == re.findall(r"<h2>(.*?)</h2>", whole)
+
+
+def test_a_region_that_is_up_to_date_is_answered_304(viewer, monkeypatch):
+    monkeypatch.setattr("dashboard.queries.version.time.time", lambda: 1_000_000)
+    make("mid_fan_out")
+    tag = viewer.get("/runs/")["HX-PTag"]
+    asked = {"HX-Request": "true", "HX-PTag": tag}
+    same = viewer.get("/runs/", headers=asked)
+    assert (same.status_code, same.content) == (304, b"")
+    assert viewer.get("/runs/?state=failed", headers=asked).status_code == 200, "another address, another answer"
+    AuditRecord.objects.create(action="cancel", actor="mara")
+    assert viewer.get("/runs/", headers=asked).status_code == 200
+
+
+def test_a_window_is_never_answered_304(viewer):
+    tag = viewer.get("/runs/")["HX-PTag"]
+    assert viewer.get("/runs/", headers={"HX-PTag": tag}).status_code == 200
+
+
+def test_the_navigation_counts_what_wants_attention(viewer):
+    make("overdue")
+    make("failed")
+    html = viewer.get("/health/").content.decode()
+    nav = html.split('aria-label="Main"')[1].split("</nav>")[0]
+    assert re.search(r'/overdue/".*?<span class="n hot">1</span>', nav, re.DOTALL)
+    assert re.search(r'/dead-letters/".*?<span class="n bad">1</span>', nav, re.DOTALL)
+
+
+def test_the_theme_of_the_cookie_is_in_the_markup_and_nothing_else_is(viewer):
+    viewer.cookies["theme"] = "dark"
+    assert '<html lang="en" data-theme="dark">' in viewer.get("/").content.decode()
+    viewer.cookies["theme"] = '"><script>'
+    assert '<html lang="en">' in viewer.get("/").content.decode()
+
+
+def test_not_found_is_a_page_that_helps(viewer):
+    answer = viewer.get("/nope/")
+    assert answer.status_code == 404
+    assert "Search by subject" in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_broken_page_says_that_runs_go_on(rf, settings):
+    from django.views.defaults import server_error
+
+    answer = server_error(rf.get("/"))
+    assert answer.status_code == 500
+    assert "Your runs go on" in answer.content.decode()
