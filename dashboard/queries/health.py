@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from dashboard.nav import BOUND
 from dashboard.queries.overview import beat_patience
+from orchestrator import readiness
 from orchestrator.models import Beat, Pause
 
 _LAG = f"""
@@ -81,8 +82,6 @@ def _size(count: float) -> str:
 
 
 def _redis() -> Check:
-    from orchestrator import readiness
-
     problem = next(part for part in readiness.check() if part.name == "redis")
     if problem.ok:
         return Check("Redis", "ok", "Up", "answers; it may be flushed at any time, tickets are issued again")

@@ -17,6 +17,7 @@ from dashboard.render import live_page, not_modified
 from dashboard.words import DEAD_LETTER
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import NotFound, SwitchyardError
+from orchestrator.engine import operate
 from orchestrator.engine.find_dead_letters import DeadLetterFilters
 
 #: As many as a page shows are done at once.
@@ -61,8 +62,6 @@ def _text(given: str) -> str | None:
 @require_role("operator")
 def act(request: HttpRequest, verb: str) -> HttpResponse:
     """Replay or discard the dead letters named in the form; each is told on its own when it cannot be done."""
-    from orchestrator.engine import operate
-
     action: Callable[[int, Actor, str], object] = (
         operate.replay_dead_letter if verb == "replay" else operate.discard_dead_letter
     )

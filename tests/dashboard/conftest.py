@@ -9,6 +9,10 @@ from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.test import Client
 
+from orchestrator.core.ids import new_run_id
+from orchestrator.models import Run
+from tests.harness.factory import definition
+
 SignIn = Callable[..., Client]
 
 
@@ -36,3 +40,21 @@ def sign_in(db: None) -> SignIn:
 def viewer(sign_in: SignIn) -> Client:
     """A client of somebody who may only look."""
     return sign_in("viewer")
+
+
+def many(count: int) -> None:
+    """Finished runs numbered from 1, the oldest first."""
+    made = definition()
+    Run.objects.bulk_create(
+        Run(
+            id=new_run_id(1_700_000_000_000 + n),
+            definition=made,
+            workflow="video-upload",
+            version=3,
+            subject_id=f"s-{n:03d}",
+            state="done",
+            deadline_seconds=60,
+            finished_at="2030-01-01T00:00:00Z",
+        )
+        for n in range(1, count + 1)
+    )

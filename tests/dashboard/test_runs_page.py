@@ -5,32 +5,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from orchestrator.core.ids import new_run_id
 from orchestrator.models import Run
-from tests.harness.factory import definition, make
+from tests.dashboard.conftest import many
+from tests.harness.factory import make
 
 
 def subjects(client, query=""):
     html = client.get(f"/runs/{query}").content.decode()
     return re.findall(r'<a class="lead" href="/runs/[^"]+" title="([^"]*)"', html), html
-
-
-def many(count):
-    """Finished runs numbered from 1, the oldest first."""
-    made = definition()
-    Run.objects.bulk_create(
-        Run(
-            id=new_run_id(1_700_000_000_000 + n),
-            definition=made,
-            workflow="video-upload",
-            version=3,
-            subject_id=f"s-{n:03d}",
-            state="done",
-            deadline_seconds=60,
-            finished_at="2030-01-01T00:00:00Z",
-        )
-        for n in range(1, count + 1)
-    )
 
 
 def test_newest_first_and_pages_lead_there_and_back(viewer):
