@@ -201,7 +201,8 @@ def shard_bars(view: StepView, x: float, width: float) -> list[Bar]:
 
 
 def _count(view: StepView) -> str:
-    return f"{view.finished:,}/{view.tally.total:,}" if view.is_fan_out and view.tally.total else ""
+    shown = view.is_fan_out and 0 < view.tally.total < 1000
+    return f"{view.good:,}/{view.tally.total:,}" if shown else ""
 
 
 def _css(view: StepView) -> str:
@@ -220,7 +221,8 @@ def subtitle(view: StepView, now: datetime) -> str:
     if view.undone and view.look.tone == "comp" and view.undone_at:
         return f"undone {clock(view.undone_at, now)}"
     if view.is_fan_out and view.tally.total:
-        return f"{view.tally.total:,} shards" if view.tally.total != 1 else "1 shard"
+        many = f"{view.good:,} of {view.tally.total:,}" if view.tally.total >= 1000 else f"{view.tally.total} shards"
+        return many if view.tally.total != 1 else "1 shard"
     if view.letter == NodeState.PENDING:
         return _planned(view)
     if view.letter == NodeState.BLOCKED:

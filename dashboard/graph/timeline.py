@@ -188,9 +188,8 @@ def _row_marks(axis: _Axis, view: RowView, undos: Undos, now: datetime) -> list[
         if last_end and row.started_at > last_end:
             marks.append(axis.mark("wait", last_end, row.started_at))
         marks.append(axis.mark("f-ok" if row.state == StepState.DONE else "f-idle", row.started_at, row.finished_at))
-    for undo in undos.get(row.pk, []):
-        if undo.started_at:
-            marks.append(axis.mark("f-comp", undo.started_at, undo.finished_at or now))
+    begun = undos.get(row.pk, [])
+    marks += [axis.mark("f-comp", undo.started_at, undo.finished_at or now) for undo in begun if undo.started_at]
     return marks
 
 
@@ -210,6 +209,7 @@ def _ticks(axis: _Axis, taken: list[float]) -> list[Tick]:
                 if step < 86400
                 else f"{moment.day} {moment:%b}"
             )
-            ticks.append(Tick(x, text, len(ticks) % 2 == 1))
+            crowded = any(abs(x - other) < 18 for other in taken)
+            ticks.append(Tick(x, text, crowded or len(ticks) % 2 == 1))
         moment += timedelta(seconds=step)
     return ticks

@@ -141,7 +141,9 @@ def trail(run: Run) -> list[TrailEntry]:
     """The latest audit records and failed attempts, newest first; the submission closes the list. Two queries."""
     records = AuditRecord.objects.filter(run=run).order_by("-id")[: TRAIL + 1]
     tries = Attempt.objects.filter(run=run).select_related("step_row").order_by("-id")
-    tries = tries.defer("error", "step_row__output", "step_row__item", "step_row__log")[: TRAIL // 2]
+    tries = tries.defer("error", "step_row__output", "step_row__item", "step_row__log")[: TRAIL // 2 + 1]
+    # Where many shards fail, their attempts would crowd out what people did.
+    tries = list(tries) if len(tries) <= TRAIL // 2 else list(tries)[:3]
     entries = [_record(record) for record in records] + [_attempt(attempt) for attempt in tries]
     if len(records) <= TRAIL and not any(record.action == "submit" for record in records):
         by = f" by {run.submitted_by}" if run.submitted_by else ""
@@ -153,11 +155,8 @@ def _record(record: AuditRecord) -> TrailEntry:
     after: dict[str, Any] = record.after if isinstance(record.after, dict) else {}
     person = record.actor not in ("", "engine")
     if record.action == "state":
-        cause = words.cause_words(after.get("cause"))
-        text = f"Run {after.get('state', 'changed')}" + (
-            f", by {cause}" if cause and after.get("state") != "done" else ""
-        )
-        return TrailEntry(record.at, text, "", False)
+        state, cause = after.get("state", "changed"), words.cause_words(after.get("cause"))
+        return TrailEntry(record.at, f"Run {state}", f"cause: {cause}" if cause and state != "done" else "", False)
     if record.action == "submit":
         return TrailEntry(record.at, f"Run submitted by {record.actor}", "", person)
     role = f" ({record.role})" if record.role else ""

@@ -34,7 +34,9 @@ RANK = Case(
     When(state=StepState.PENDING, then=Value(6)),
     default=Value(5),
 )
+UNDO_FAILED = Look("Undo failed", "s-fail", "fail")
 #: States by which the shards of a page can be narrowed down.
+
 SHARD_FILTERS = ("failed", "retry", "running", "waiting", "queued", "pending", "done", "skipped", "cancelled")
 
 
@@ -45,11 +47,12 @@ class RowView:
     row: Step
     attempts: list[Attempt]
     now: datetime
+    undo_failed: bool = False
 
     @property
     def look(self) -> Look:
         """Shape, word and colour; an undone row is shown as undone, one that waits says for what."""
-        return row_look(self.row)
+        return row_look(self.row, self.undo_failed)
 
     @property
     def seconds(self) -> float | None:
@@ -101,6 +104,16 @@ class StepView:
         """Shards that ended."""
         return self.tally.total - self.tally.open
 
+    @property
+    def good(self) -> int:
+        """Shards that ended well."""
+        return self.tally.states[StepState.DONE]
+
+    @property
+    def calm(self) -> bool:
+        """Whether so many shards retry that marking them all would mark nothing."""
+        return self.tally.waits[WaitingFor.RETRY] > 3
+
     def seconds(self, now: datetime) -> float | None:
         """From its first start to its end, or until now while it is open."""
         if self.start is None:
@@ -108,10 +121,10 @@ class StepView:
         return ((self.end if not self.tally.open and self.end else now) - self.start).total_seconds()
 
 
-def row_look(row: Step) -> Look:
-    """How one row is shown."""
-    if row.undone_at is not None and row.kind == Kind.STEP:
-        return words.MARK["undone"]
+def row_look(row: Step, undo_failed: bool = False) -> Look:
+    """How one row is shown. One that failed stays failed, whether it was undone or not."""
+    if row.undone_at is not None and row.kind == Kind.STEP and row.state == StepState.DONE:
+        return UNDO_FAILED if undo_failed else words.MARK["undone"]
     if row.state == StepState.SKIPPED and row.cause == Cause.BLOCKED:
         return Look("Not reached", "s-stop", "idle")
     return words.look(row.state, "step", row.waiting_for)
@@ -158,7 +171,7 @@ def _with_attempts(facts: Facts, rows: QuerySet[Step]) -> dict[str, list[RowView
     tries = attempts_of(found)
     views: dict[str, list[RowView]] = defaultdict(list)
     for row in found:
-        views[row.step].append(RowView(row, tries[row.pk], facts.now))
+        views[row.step].append(RowView(row, tries[row.pk], facts.now, row.pk in facts.not_undone))
     return views
 
 
@@ -179,7 +192,7 @@ def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
     if letter == NodeState.BLOCKED:
         return Look("Not reached", "s-stop", "idle")
     if undone and stopped and letter != NodeState.FAILED:
-        return words.MARK["undone"]
+        return UNDO_FAILED if node.id in facts.not_undone.values() else words.MARK["undone"]
     if tally.waits[WaitingFor.RETRY]:
         return words.WAITING[WaitingFor.RETRY]
     for state in (StepState.RUNNING, StepState.WAITING, StepState.QUEUED, StepState.PENDING):
@@ -226,7 +239,7 @@ def shard_page(facts: Facts, step: str, wanted: str, after: int) -> ShardPage | 
             rows = rows.filter(state=wanted)
     found = list(rows.defer("output", "item", "log").order_by("ordinal")[: PAGE + 1])
     tries = attempts_of(found[:PAGE])
-    views = [RowView(row, tries[row.pk], facts.now) for row in found[:PAGE]]
+    views = [RowView(row, tries[row.pk], facts.now, row.pk in facts.not_undone) for row in found[:PAGE]]
     following = found[PAGE - 1].ordinal if len(found) > PAGE else None
     return ShardPage(step, wanted, _counts(tally), views, following, tally.total)
 

@@ -54,7 +54,8 @@ def attempt_dots(view: RowView) -> SafeString:
     row = view.row
     if not row.attempt:
         return mark_safe("")
-    text = f"{row.attempt} of {row.max_attempts}" if row.max_attempts > 1 else str(row.attempt)
+    plain = row.max_attempts == 1 or (row.state == StepState.DONE and row.attempt == 1)
+    text = str(row.attempt) if plain else f"{row.attempt} of {row.max_attempts}"
     if max(row.attempt, row.max_attempts) > DOTS:
         return format_html('<span class="att">{}</span>', text)
     failed = min(view.failures, row.attempt)
@@ -102,6 +103,8 @@ def row_message(view: RowView, now: datetime) -> SafeString:
     parts = []
     if row.progress is not None and row.state == StepState.RUNNING:
         parts.append(f"{row.progress:.0%}")
+    if view.undo_failed:
+        return format_html('<span class="err">its undo failed</span>')
     if row.note:
         parts.append(mask_text(row.note)[:200])
     if row.kind == Kind.STEP and row.undone_at:

@@ -8,17 +8,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from dashboard.access import actor_of, require_role
 from dashboard.queries.run import find_run
-from dashboard.render import is_fragment, live_page
+from dashboard.render import FRAGMENT, PAGE, is_fragment
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid, NotAllowed, NotFound, SwitchyardError
 from orchestrator.core.states import RunState
 from orchestrator.engine import operate
-from orchestrator.engine.explain_words import number, span
+from orchestrator.engine.explain_words import number, sentences, span, upper_first
 from orchestrator.engine.reading import plan
 from orchestrator.models import Run
 
@@ -87,10 +88,10 @@ def _serve(
     except SwitchyardError as error:
         problem, status = problem or error, status if status != 200 else _STATUS.get(type(error), 422)
         shown = {"title": f"{run.workflow} {run.subject_id}", "refused": True}
-    shown |= {"run": run, "problem": problem, "reason": reason, "layout": "base.html"}
-    response = live_page(request, "run/confirm.html", shown, status=status)
-    response.headers.pop("HX-PTag", None)
-    return response
+    told = sentences(upper_first(problem.message)) if problem else ""
+    layout = FRAGMENT if is_fragment(request) else PAGE
+    shown |= {"run": run, "problem": problem, "told": told, "reason": reason, "layout": layout}
+    return render(request, "run/confirm.html", shown, status=status)
 
 
 def _cancel_context(run: Run, force: bool) -> dict[str, Any]:
@@ -98,8 +99,10 @@ def _cancel_context(run: Run, force: bool) -> dict[str, Any]:
     if run.stop and not force:
         raise Conflict("this run is stopping already; force ends what still runs")
     undo = [(item.handler, f"undoes {item.step}{f', {item.shard}' if item.shard else ''}") for item in seen.undo]
-    steps = len({item.step for item in seen.undo})
+    steps = len({item.step for item in seen.undo if item.step in plan(run.definition_id).by_id})
     verb = f"Cancel run and undo {number(steps, 'step')}" if steps else "Cancel run"
+    if undo and not steps:
+        verb = "Cancel run and clean up"
     doing = "Nothing new starts."
     if seen.running:
         doing += f" {number(len(seen.running), 'attempt is', 'attempts are')} running: "

@@ -42,16 +42,19 @@ class Estimate:
     sample: int
 
 
-def estimate(run: Run, now: datetime | None = None) -> Estimate | None:
-    """The estimate for a running run, or None: not enough history, or the run is not ``running``. One query at most."""
+def estimate(run: Run, now: datetime | None = None, reached: datetime | None = None) -> Estimate | None:
+    """The estimate for a running run, or None: not enough history, or the run is not under way. Two queries at most.
+
+    ``reached``: when the run came to its current step, where the caller knows.
+    """
     now = now or timezone.now()
-    if run.state != RunState.RUNNING:
+    if run.state != RunState.RUNNING or run.stop:
         return None
     history = _history(run.workflow, run.version, run.current_step)
     if len(history) < MIN_SAMPLE:
         return None
     start = run.available_at if run.started_at is None and run.available_at and run.available_at > now else now
-    spent = max((now - _reached(run)).total_seconds(), 0.0) if start == now else 0.0
+    spent = max((now - (reached or _reached(run))).total_seconds(), 0.0) if start == now else 0.0
     # What is left for those that took longer than this run has already; past them all, it may end any moment.
     left = sorted(after - spent for _, after in history if after > spent) or [0.0]
     late = 0.0
@@ -76,9 +79,13 @@ def at_risk(run: Run, found: Estimate | None, now: datetime | None = None) -> bo
 
 
 def estimates(runs: Iterable[Run], now: datetime | None = None) -> dict[uuid.UUID, Estimate | None]:
-    """Estimates of a page of runs; one query for each (workflow, version, step) among them that is not kept yet."""
-    now = now or timezone.now()
-    return {run.id: estimate(run, now) for run in runs}
+    """Estimates of a page of runs: one query, and one for each (workflow, version, step) that is not kept yet."""
+    page, now = list(runs), now or timezone.now()
+    live = [run.id for run in page if run.state == RunState.RUNNING and not run.stop]
+    made = Step.objects.filter(run=OuterRef("pk"), step=OuterRef("current_step")).order_by().values("created_at")[:1]
+    rows = Run.objects.filter(pk__in=live).annotate(reached=Subquery(made)).values_list("pk", "reached") if live else []
+    reached = dict(rows)
+    return {run.id: estimate(run, now, reached.get(run.id) or run.started_at or run.submitted_at) for run in page}
 
 
 def usual_lengths(workflow: str, version: int) -> dict[str, float]:

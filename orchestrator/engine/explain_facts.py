@@ -110,6 +110,14 @@ class Facts:
         return list(bad.defer(*_LIGHT).order_by("ordinal", "id")[:4])
 
     @cached_property
+    def not_undone(self) -> dict[int, str]:
+        """Rows whose undo failed for good, by id with their step; a thousand at most."""
+        if not self.undo.states[StepState.FAILED]:
+            return {}
+        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION, state=StepState.FAILED, undoes__isnull=False)
+        return {pk: step for pk, step in rows.values_list("undoes", "undoes__step")[:1000] if pk}
+
+    @cached_property
     def cancel(self) -> AuditRecord | None:
         """Who cancelled the run last, and why."""
         return AuditRecord.objects.filter(run=self.run, action="cancel").exclude(actor="engine").last()
