@@ -82,7 +82,8 @@ def _database() -> tuple[bool, float | None]:
                       (SELECT extract(epoch FROM now() - max(beat_at))::float8
                        FROM workflow_beats WHERE name = 'dispatcher') AS age"""
         ).fetchone()
-        return bool(row[0]), row[1]
+        assert row is not None
+        return bool(row.read_only), row.age
     finally:
         conn.close()
 

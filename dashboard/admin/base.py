@@ -134,7 +134,7 @@ def run_link(run_id: Any, text: Any = None) -> SafeString:
 class OfRun(ReadOnlyAdmin):
     """Rows that belong to a run: linked to its page, shown with its workflow and subject."""
 
-    list_select_related: Any = ("run",)
+    list_select_related = ("run",)
 
     @admin.display(description="run", ordering="run_id")
     def run_page(self, obj: Any) -> str:

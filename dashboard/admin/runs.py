@@ -120,13 +120,9 @@ def _named(item: Any) -> str:
     return f"{item.step}[{item.shard}]" if item.shard else item.step
 
 
-@admin.register(Step)
-class StepAdmin(OfRun):
-    """Steps and shards."""
+class RowAdmin(OfRun):
+    """What steps and compensations have in common."""
 
-    list_display = ("id", "step", "shard", "state", "cause", "attempt", "queue", "waiting_for", "ready_at",
-                    "started_at", "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
-    list_filter = ("state", "kind", "waiting_for", "cause", RunWorkflowFilter)
     search_fields = ("step__exact", "run__subject_id__exact", "shard__exact")
     search_help_text = "Step, shard or subject, written in full."
     readonly_fields = ("run_page",)
@@ -134,14 +130,23 @@ class StepAdmin(OfRun):
     hidden = ("token",)
 
 
+@admin.register(Step)
+class StepAdmin(RowAdmin):
+    """Steps and shards."""
+
+    list_display = ("id", "step", "shard", "state", "cause", "attempt", "queue", "waiting_for", "ready_at",
+                    "started_at", "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
+    list_filter = ("state", "kind", "waiting_for", "cause", RunWorkflowFilter)
+
+
 @admin.register(Compensation)
-class CompensationAdmin(StepAdmin):
+class CompensationAdmin(RowAdmin):
     """Rows that undo."""
 
     list_filter = ("state", "waiting_for", "cause", RunWorkflowFilter)
     list_display = ("id", "step", "shard", "undone_step", "state", "cause", "attempt", "queue", "started_at",
                     "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
-    list_select_related = ("run", "undoes")
+    list_select_related = ("run", "undoes")  # type: ignore[assignment]
 
     @admin.display(description="undoes")
     def undone_step(self, obj: Compensation) -> str:

@@ -61,16 +61,17 @@ def _letter(dead_letter_id: int) -> HttpResponse:
 
 
 def _filters(params: QueryDict) -> find_dead_letters.DeadLetterFilters:
-    given: dict[str, Any] = {name: params[name] for name in ("workflow", "step", "fingerprint") if params.get(name)}
-    state = params.get("state") or DeadLetterState.OPEN
+    text = {name: str(value) for name, value in params.items() if value}
+    given: dict[str, Any] = {name: text[name] for name in ("workflow", "step", "fingerprint") if name in text}
+    state = text.get("state", DeadLetterState.OPEN)
     given["state"] = None if state == "any" else _word("state", state, ["any", *DeadLetterState])
-    if params.get("cause"):
-        given["cause"] = _word("cause", params["cause"], list(Cause))
-    if params.get("run"):
+    if "cause" in text:
+        given["cause"] = _word("cause", text["cause"], list(Cause))
+    if "run" in text:
         try:
-            given["run"] = uuid.UUID(params["run"])
+            given["run"] = uuid.UUID(text["run"])
         except ValueError:
-            raise Invalid(f"run {params['run'][:100]!r} is not the id of a run", field="run") from None
+            raise Invalid(f"run {text['run'][:100]!r} is not the id of a run", field="run") from None
     return find_dead_letters.DeadLetterFilters(**given)
 
 

@@ -71,15 +71,19 @@ def plain_response(status: int) -> HttpResponse:
 
 def install(api: NinjaAPI) -> None:
     """Has the API answer every exception in that shape."""
-    api.add_exception_handler(ApiError, lambda request, exc: exc.response())
-    api.add_exception_handler(errors.SwitchyardError, _refused)
-    api.add_exception_handler(ValidationError, lambda request, exc: _invalid(exc.errors))
-    api.add_exception_handler(HttpError, _framework)
-    api.add_exception_handler(Http404, lambda request, exc: plain_response(404))
-    api.add_exception_handler(DatabaseError, _database)
-    api.add_exception_handler(InterfaceError, _database)
-    api.add_exception_handler(psycopg.Error, _database)
-    api.add_exception_handler(Exception, _defect)
+    handlers: dict[type[Exception], Any] = {
+        ApiError: lambda request, exc: exc.response(),
+        errors.SwitchyardError: _refused,
+        ValidationError: lambda request, exc: _invalid(exc.errors),
+        HttpError: _framework,
+        Http404: lambda request, exc: plain_response(404),
+        DatabaseError: _database,
+        InterfaceError: _database,
+        psycopg.Error: _database,
+        Exception: _defect,
+    }
+    for kind, handler in handlers.items():
+        api.add_exception_handler(kind, handler)
 
 
 def _refused(request: HttpRequest, exc: errors.SwitchyardError) -> HttpResponse:

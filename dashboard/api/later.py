@@ -5,6 +5,7 @@ They check the caller like all others and answer 501. A call goes from :data:`NO
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from django.http import HttpRequest
@@ -37,11 +38,17 @@ def _refuse_one(request: HttpRequest, item_id: str) -> NoReturn:
     _refuse(request)
 
 
+def _handler(path: str) -> Callable[..., NoReturn]:
+    if "{item_id}" in path:
+        return _refuse_one
+    return _refuse
+
+
 for _path, _who, _summary in NOT_BUILT:
     router.add_api_operation(
         _path,
         ["POST"],
-        _refuse_one if "{item_id}" in _path else _refuse,
+        _handler(_path),
         auth=_who,
         summary=_summary,
         response={501: Error},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from django.http import QueryDict
@@ -40,7 +41,7 @@ def described(name: str, text: str, **schema: Any) -> dict[str, Any]:
     return {"in": "query", "name": name, "description": text, "required": False, "schema": schema or {"type": "string"}}
 
 
-def _choices(name: str, text: str, words: type[Any]) -> dict[str, Any]:
+def _choices(name: str, text: str, words: type[StrEnum]) -> dict[str, Any]:
     return described(
         name, f"{text}; several with commas between them.", type="string", examples=[str(next(iter(words)))]
     )

@@ -79,13 +79,8 @@ def queues() -> list[dict[str, Any]]:
     paused}``. ``depth`` counts the shards and steps that wait for a worker, ``oldest_seconds`` how long the first has.
     """
     now = timezone.now()
-    queued = {
-        row["queue"]: row
-        for row in Step.objects.filter(state=StepState.QUEUED)
-        .order_by()
-        .values("queue")
-        .annotate(depth=Count("pk"), oldest=Min("ready_at"))
-    }
+    waiting = Step.objects.filter(state=StepState.QUEUED).order_by().values("queue")
+    queued: dict[str, Any] = {row["queue"]: row for row in waiting.annotate(depth=Count("pk"), oldest=Min("ready_at"))}
     running = dict(
         Step.objects.filter(state=StepState.RUNNING).order_by().values_list("queue").annotate(rows=Count("pk"))
     )

@@ -63,7 +63,8 @@ class Command(base.Command):
     def _act(self, verb: str, ids: list[int], reason: str) -> None:
         """Each by itself: one that is refused does not keep the rest; any refusal makes the exit code 1."""
         act = replay_dead_letter if verb == "replay" else discard_dead_letter
-        items, errors = [], []
+        items: list[dict[str, Any]] = []
+        errors: list[dict[str, Any]] = []
         for dead_letter_id in dict.fromkeys(ids):
             try:
                 act(dead_letter_id, operator(), reason)
