@@ -71,9 +71,14 @@ def caller_transaction() -> Iterator[Connection]:
     What is written becomes visible if and only if the caller commits. Settings of the transaction are left alone.
     """
     with transaction.atomic():
-        django_connection.ensure_connection()
-        raw: Connection = django_connection.connection
-        yield raw
+        yield caller_connection()
+
+
+def caller_connection() -> Connection:
+    """The caller's Django connection, in whatever transaction it is."""
+    django_connection.ensure_connection()
+    raw: Connection = django_connection.connection
+    return raw
 
 
 def put(conn: Connection, statement: str, params: Any = None) -> psycopg.Cursor[Any]:

@@ -164,3 +164,18 @@ class RunEdit:
 
 
 _OPEN = frozenset({StepState.PENDING, StepState.QUEUED, StepState.RUNNING, StepState.WAITING})
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run to be made. ``edit`` holds the rows it opens with, None where they come later. Texts are JSON."""
+
+    id: UUID
+    plan: Plan
+    subject_id: str
+    input: str
+    labels: str
+    key: str | None
+    deadline: float
+    delay: float
+    edit: RunEdit | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.core.states import NodeState, RunState
+from orchestrator.core.states import NodeState, RunState, StopReason
 from orchestrator.engine.explain_words import clock, sentences
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.reading import plan
@@ -20,10 +20,10 @@ def reply(run: Run, now: datetime) -> str:
             return "This could not be completed. Please get in touch with us."
         case RunState.CANCELLED:
             return "This was cancelled."
-        case RunState.COMPENSATING:
-            if run.stop == "cancel":
-                return "This is being cancelled."
-            return "Something went wrong, and this will not be completed as it is. We are cleaning up."
+    if run.stop:
+        if run.stop == StopReason.CANCEL:
+            return "This is being cancelled."
+        return "Something went wrong, and this will not be completed as it is. We are cleaning up."
     if run.started_at is None and run.available_at is not None and run.available_at > now:
         return f"This is planned to start at {clock(run.available_at, now)} UTC."
     compiled = plan(run.definition_id)

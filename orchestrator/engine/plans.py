@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.core.errors import NotFound
 from orchestrator.core.retry import backoff_delay
+from orchestrator.core.shards import MAX_ITEMS
 from orchestrator.core.states import NodeState
 from orchestrator.definitions.spec import CompensateSpec, StepSpec, WorkflowSpec
 from orchestrator.engine.db import Connection, rows
@@ -62,6 +63,17 @@ class Plan:
         """The definition of a row: by step id, or by compensation name."""
         return self.by_id[step].spec if kind == "step" else self.compensations[step]
 
+    def rows_of(self, step: str) -> int:
+        """How many rows a step or compensation of one run can have: 1, or many where there is a fan-out."""
+        node = self.by_id.get(step)
+        if node is None:
+            undoes = [self.by_id[name] for name in self.compensations[step].undoes]
+            own = len(undoes) == 1 and undoes[0].spec.compensate is self.compensations[step]
+            node = undoes[0] if own else None
+        if node is None or node.spec.fan_out is None:
+            return 1
+        return len(node.spec.fan_out.items) if node.spec.fan_out.items is not None else MAX_ITEMS
+
     def ancestors(self, index: int) -> frozenset[int]:
         """Indexes of everything that a step comes after, however far."""
         known = self._ancestors.get(index)
@@ -114,21 +126,26 @@ def load_plan(conn: Connection, definition_id: int) -> Plan:
     return known
 
 
-def latest_definition(workflow: str, version: int | None = None) -> Definition:
-    """The version that a new run pins: the one named, else the highest that is not retired.
+_LATEST = """
+SELECT id FROM workflow_definitions
+WHERE workflow = %s AND (version = %s OR (%s::int IS NULL AND retired_at IS NULL))
+ORDER BY version DESC LIMIT 1
+"""
+
+
+def latest_definition(conn: Connection, workflow: str, version: int | None = None) -> int:
+    """Id of the version that a new run pins: the one named, else the highest that is not retired.
 
     Raises:
         NotFound: unknown workflow or version; it says which are known.
     """
-    known = Definition.objects.filter(workflow=workflow).defer("spec", "source")
-    if version is not None:
-        found = known.filter(version=version).first()
-    else:
-        found = known.filter(retired_at=None).order_by("-version").first()
-    if found is not None:
-        return found
+    found = rows(conn, _LATEST, [workflow, version, version])
+    if found:
+        definition_id: int = found[0].id
+        return definition_id
+    known = Definition.objects.filter(workflow=workflow).order_by("version")
     if version is not None and known.exists():
-        versions = ", ".join(str(v) for v in known.order_by("version").values_list("version", flat=True)[:20])
+        versions = ", ".join(str(v) for v in known.values_list("version", flat=True)[:20])
         raise NotFound(f"workflow {workflow!r} has no version {version}; published are: {versions}", field="version")
     names = ", ".join(Definition.objects.values_list("workflow", flat=True).distinct().order_by("workflow")[:20])
     raise NotFound(

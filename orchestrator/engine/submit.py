@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -16,24 +17,26 @@ from orchestrator.core.errors import Conflict, Invalid, TooLarge
 from orchestrator.core.ids import new_run_id
 from orchestrator.core.text import NotStorable, to_json
 from orchestrator.engine import transitions
-from orchestrator.engine.db import Connection, caller_transaction, put, rows
-from orchestrator.engine.edit import RunEdit
+from orchestrator.engine.advance import open_ready
+from orchestrator.engine.db import Connection, caller_connection, caller_transaction, rows
+from orchestrator.engine.edit import Opening, RunEdit
 from orchestrator.engine.outputs import reader
-from orchestrator.engine.plans import latest_definition, load_plan
+from orchestrator.engine.plans import Plan, latest_definition, load_plan
 from orchestrator.engine.unwind import resolve
-from orchestrator.models import Definition
 
 MAX_INPUT = 1_048_576
 _NOTIFY_EVERY = 0.02
 _last_notify = 0.0
 SUBMITTER = Actor("code", "operator")
+#: Definitions that a request has looked up: (workflow, version or None) -> id.
+Known = dict[tuple[str, int | None], int]
 
 
 @dataclass(frozen=True)
 class Submission:
     """A checked request for one run. Texts are JSON; times are seconds."""
 
-    definition: Definition
+    definition_id: int
     subject_id: str
     input: str
     labels: str
@@ -71,26 +74,35 @@ def submit(
         Conflict: the same key with other input.
     """
     _not_built(after=after, parent=parent, lock=lock, on_lock_conflict=on_lock_conflict)
-    request = check(workflow, subject_id, input, idempotency_key, version, deadline, delay, labels)
+    request = check({}, workflow, subject_id, input, idempotency_key, version, deadline, delay, labels)
     with caller_transaction() as conn:
-        return _start(conn, request, actor)[0]
+        return _start(conn, [request], actor)[0][0]
 
 
 def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
     """As :func:`submit`; also whether the run was made by this call."""
-    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent", "lock", "on_lock_conflict")})
-    request = check(
-        arguments["workflow"], arguments["subject_id"], arguments.get("input"), arguments.get("idempotency_key"),
-        arguments.get("version"), arguments.get("deadline"), arguments.get("delay"), arguments.get("labels"),
-    )  # fmt: skip
+    request = _checked({}, arguments)
     with caller_transaction() as conn:
-        return _start(conn, request, actor)
+        return _start(conn, [request], actor)[0]
 
 
 def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER) -> list[UUID]:
     """Starts several runs in one transaction: all of them or none. Each request has :func:`submit`'s arguments."""
-    with caller_transaction():
-        return [submit_once(actor, **request)[0] for request in requests]
+    known: Known = {}
+    checked = [_checked(known, dict(request)) for request in requests]
+    if not checked:
+        return []
+    with caller_transaction() as conn:
+        return [run_id for run_id, _ in _start(conn, checked, actor)]
+
+
+def _checked(known: Known, arguments: dict[str, Any]) -> Submission:
+    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent", "lock", "on_lock_conflict")})
+    arguments.pop("detach", None)
+    try:
+        return check(known, **arguments)
+    except TypeError as problem:
+        raise Invalid(f"a submission takes the arguments of submit(): {problem}") from None
 
 
 def _not_built(**given: Any) -> None:
@@ -100,19 +112,22 @@ def _not_built(**given: Any) -> None:
 
 
 def check(
+    known: Known,
     workflow: str,
     subject_id: str,
-    input: Any,
-    idempotency_key: str | None,
-    version: int | None,
-    deadline: str | float | None,
-    delay: str | float | None,
-    labels: Any,
+    input: Any = None,
+    idempotency_key: str | None = None,
+    version: int | None = None,
+    deadline: str | float | None = None,
+    delay: str | float | None = None,
+    labels: Any = None,
 ) -> Submission:
-    """Checks a request without touching anything but the definitions. Raises as :func:`submit`."""
-    definition = latest_definition(_text(workflow, "workflow"), version)
+    """Checks a request; reads the definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
+    wanted = (_text(workflow, "workflow"), version)
+    if wanted not in known:
+        known[wanted] = latest_definition(caller_connection(), *wanted)
     return Submission(
-        definition=definition,
+        definition_id=known[wanted],
         subject_id=_text(subject_id, "subject_id"),
         input=_input(input),
         labels=_labels(labels),
@@ -174,32 +189,62 @@ def _seconds(value: str | float, field: str, least: float) -> float:
     return seconds
 
 
-def _start(conn: Connection, request: Submission, actor: Actor) -> tuple[UUID, bool]:
-    """Makes the run with its first steps and their tickets."""
-    plan = load_plan(conn, request.definition.pk)
-    run_id = new_run_id()
-    params = {
-        "id": run_id,
-        "definition": request.definition.pk,
-        "workflow": plan.workflow,
-        "version": plan.version,
-        "subject": request.subject_id,
-        "labels": json.dumps({**plan.spec.labels, **json.loads(request.labels)}),
-        "node_states": plan.fresh_states,
-        "input": request.input,
-        "key": request.idempotency_key,
-        "deadline": request.deadline if request.deadline is not None else plan.spec.deadline,
-        "on_deadline": plan.spec.on_deadline,
-        "actor": actor.name,
-        "delay": request.delay,
-    }
-    made = transitions.insert_run(conn, params)
-    if made is None:
-        return _same_run(conn, plan.workflow, request), False
-    if not request.delay:
-        begin(conn, RunEdit.of(made, plan))
-    _notify(conn)
-    return run_id, True
+def _start(conn: Connection, requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]]:
+    """Makes the runs with their first steps and tickets. For each the run's id, and whether this call made it."""
+    openings = [_opening(conn, request) for request in requests]
+    made = transitions.submit_runs(conn, openings, actor.name, _wakes())
+    for opening in openings:
+        if opening.edit is None and opening.id in made and not opening.delay:
+            begin(conn, RunEdit.of(transitions.lock_runs(conn, [opening.id])[0], opening.plan))
+    return [
+        (opening.id, True) if opening.id in made else (_same_run(conn, opening.plan.workflow, request), False)
+        for opening, request in zip(openings, requests, strict=True)
+    ]
+
+
+def _opening(conn: Connection, request: Submission) -> Opening:
+    """The rows of a new run. A delayed run has none yet; one whose first steps depend on its input gets them after."""
+    plan = load_plan(conn, request.definition_id)
+    labels = {**plan.spec.labels, **json.loads(request.labels)} if plan.spec.labels else None
+    return Opening(
+        id=new_run_id(),
+        plan=plan,
+        subject_id=request.subject_id,
+        input=request.input,
+        labels=json.dumps(labels) if labels else request.labels,
+        key=request.idempotency_key,
+        deadline=request.deadline if request.deadline is not None else plan.spec.deadline,
+        delay=request.delay,
+        edit=None if request.delay else _first_steps(plan),
+    )
+
+
+_first: dict[int, RunEdit | None] = {}
+
+
+class _DependsOnInput(Exception):
+    """The first steps cannot be known from the definition alone."""
+
+
+def _first_steps(plan: Plan) -> RunEdit | None:
+    """What every run of a definition opens with, worked out once; None where that takes the run's input."""
+    if plan.definition_id not in _first:
+        edit = RunEdit(_NEW, plan, list(plan.fresh_states))
+        edit.candidates.extend(node.index for node in plan.roots)
+        try:
+            open_ready(edit, _no_reading)
+            simple = not edit.stopping and edit.open_rows and not any(f.bulk for f in edit.fan_outs)
+        except _DependsOnInput:
+            simple = False
+        _first[plan.definition_id] = edit if simple else None
+    return _first[plan.definition_id]
+
+
+_NEW = SimpleNamespace(id=None, pending=0, retries=0, stop=None, state="running", node_states="")
+
+
+def _no_reading(run_id: UUID, node: Any) -> Any:
+    raise _DependsOnInput
 
 
 def begin(conn: Connection, edit: RunEdit) -> None:
@@ -224,12 +269,11 @@ def _same_run(conn: Connection, workflow: str, request: Submission) -> UUID:
     return run_id
 
 
-def _notify(conn: Connection) -> None:
-    """Wakes the dispatcher when this commits. Debounced: notifying makes commits queue up behind one another."""
+def _wakes() -> bool:
+    """Whether to wake the dispatcher. Debounced: notifying makes commits queue up behind one another."""
     global _last_notify
     now = time.monotonic()
-    if now - _last_notify >= _NOTIFY_EVERY:
-        _last_notify = now
-        put(conn, "SELECT pg_notify('switchyard_outbox', '')")
-
-
+    if now - _last_notify < _NOTIFY_EVERY:
+        return False
+    _last_notify = now
+    return True

@@ -17,7 +17,7 @@ from django.conf import settings
 from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, StepState, StopReason
 from orchestrator.engine import history
 from orchestrator.engine.db import Connection, put, rows, sql
-from orchestrator.engine.edit import NewStep, RunEdit
+from orchestrator.engine.edit import NewStep, Opening, RunEdit
 from orchestrator.engine.history import Counters
 
 class Closure(NamedTuple):
@@ -82,10 +82,49 @@ def settle(conn: Connection, closures: Sequence[Closure]) -> tuple[list[Any], li
     return locked.fetchall(), changed.fetchall()
 
 
-def insert_run(conn: Connection, params: dict[str, Any]) -> Any | None:
-    """Makes a run and returns it as :func:`lock_runs` would; None when its idempotency key is taken."""
-    made = rows(conn, sql("insert_run"), params)
-    return made[0] if made else None
+def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake: bool) -> set[UUID]:
+    """Makes runs with their first rows and tickets; the ids of those made (the others' idempotency keys are taken)."""
+    edits = [(o, o.edit) for o in openings if o.edit]
+    news = [(o.id, new) for o, edit in edits for new in edit.new_steps]
+    fans = [(o.id, fan_out) for o, edit in edits for fan_out in edit.fan_outs]
+    tickets = [(o.id, step, queue, n) for o, edit in edits for step, (queue, n) in edit.tickets.items()]
+    params = {
+        "ids": [o.id for o in openings],
+        "definitions": [o.plan.definition_id for o in openings],
+        "workflows": [o.plan.workflow for o in openings],
+        "versions": [o.plan.version for o in openings],
+        "subjects": [o.subject_id for o in openings],
+        "labels": [o.labels for o in openings],
+        "node_states": ["".join(o.edit.nodes) if o.edit else o.plan.fresh_states for o in openings],
+        "pendings": [o.edit.delta if o.edit else 0 for o in openings],
+        "current_steps": [(o.edit.current_step if o.edit else None) or "" for o in openings],
+        "inputs": [o.input for o in openings],
+        "keys": [o.key for o in openings],
+        "deadlines": [o.deadline for o in openings],
+        "on_deadlines": [o.plan.spec.on_deadline for o in openings],
+        "delays": [o.delay for o in openings],
+        "step_runs": [run for run, _ in news],
+        "steps": [n.step for _, n in news],
+        "shards": [n.shard for _, n in news],
+        "ordinals": [n.ordinal for _, n in news],
+        "states": [n.state for _, n in news],
+        "waits": [n.waiting_for for _, n in news],
+        "max_attempts": [n.max_attempts for _, n in news],
+        "queues": [n.queue for _, n in news],
+        "items": [n.item for _, n in news],
+        "ready_in": [n.ready_in for _, n in news],
+        "fan_runs": [run for run, _ in fans],
+        "fan_steps": [f.step for _, f in fans],
+        "fan_totals": [len(f.items) for _, f in fans],
+        "fan_windows": [f.window for _, f in fans],
+        "ticket_runs": [t[0] for t in tickets],
+        "ticket_steps": [t[1] for t in tickets],
+        "ticket_queues": [t[2] for t in tickets],
+        "tickets": [t[3] for t in tickets],
+        "actor": actor,
+        "wake": wake,
+    }
+    return {row.id for row in rows(conn, sql("submit_runs"), params)}
 
 
 def claim(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> list[Any]:

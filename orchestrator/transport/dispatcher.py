@@ -21,8 +21,8 @@ from redis.exceptions import RedisError
 
 from orchestrator.engine import beats, recover
 from orchestrator.engine.db import Connection, connect, rows, sql
-from orchestrator.transport import reissue
 from orchestrator.transport.broker import connection as redis_connection
+from orchestrator.transport.reissue import EVERY, Reissuer
 from orchestrator.transport.relay import relay
 
 log = logging.getLogger("switchyard.dispatcher")
@@ -43,14 +43,15 @@ class Dispatcher:
         self._leads = False
         self._busy_until = 0.0
         sweep = settings.ORCHESTRATOR.sweep_seconds
+        reissuer = Reissuer(self._client)
         self._duties: list[tuple[float, Callable[[Connection], object]]] = [
             (0.25, recover.wake_due),
             (0.25, recover.fire_timers),
             (0.5, recover.start_delayed),
             (min(1.0, sweep), recover.enforce_deadlines),
             (sweep, recover.reap_lost),
-            (1.0, lambda conn: reissue.if_emptied(conn, self._client)),
-            (sweep, lambda conn: reissue.stale(conn, self._client)),
+            (1.0, reissuer.if_emptied),
+            (EVERY, reissuer.stale),
             (sweep, lambda conn: rows(conn, sql("fold_rollups"), {"limit": 10_000}) and 0),
         ]
         self._due = [0.0] * len(self._duties)

@@ -75,8 +75,10 @@ class Drainer:
     def _tickets(self, open_refs: dict[tuple[object, str], TicketRef], budget: Budget) -> list[Ticket]:
         """How much to claim for the tickets in hand."""
         found = []
+        conn = self._connect()
         for ref in open_refs.values():
-            most = budget.take((ref.definition_id, ref.step), self.pace.max_batch, alone=True)
+            rows = load_plan(conn, ref.definition_id).rows_of(ref.step)
+            most = budget.take((ref.definition_id, ref.step), min(rows, self.pace.max_batch), alone=True)
             if most:
                 found.append(Ticket(ref.run_id, ref.step, most))
             if not budget.left:
@@ -100,7 +102,7 @@ class Drainer:
     def _claimed(
         self, claimed: Sequence[object], tickets: Sequence[Ticket], open_refs: dict[tuple[object, str], TicketRef]
     ) -> list[Work]:
-        """Work of claimed rows; a ticket that got fewer rows than it could take is used up."""
+        """Work of claimed rows; a ticket that got fewer rows than it could take, or can have no more, is used up."""
         conn = self._connect()
         works = [from_claim(row, load_plan(conn, row.definition_id)) for row in claimed]  # type: ignore[attr-defined]
         got: dict[tuple[object, str], int] = {}
@@ -109,8 +111,10 @@ class Drainer:
             got[key] = got.get(key, 0) + 1
             self._count_wait(row.queue, row.waited)  # type: ignore[attr-defined]
         for ticket in tickets:
-            if got.get((ticket.run_id, ticket.step), 0) < ticket.most:
-                open_refs.pop((ticket.run_id, ticket.step), None)
+            key = (ticket.run_id, ticket.step)
+            ref = open_refs.get(key)
+            if ref and got.get(key, 0) < ticket.most or ref and load_plan(conn, ref.definition_id).rows_of(ref.step) == 1:
+                del open_refs[key]
         return works
 
     def _settle(

@@ -16,42 +16,62 @@ from orchestrator.transport.tickets import TicketRef, parse, publish
 
 log = logging.getLogger("switchyard.dispatcher")
 SENTINEL = "switchyard:sentinel"
-#: A step queued for longer than this with no ticket in Redis has lost it.
-AGE = 4.0
+#: A step that has been queued for this long, in two looks one after the other, without a ticket has lost it. (Between
+#: two looks a ticket may be in the hands of a worker, for a slice of time.)
+AGE = 2.0
+EVERY = 2.0
 _PAGE = 2000
-#: A queue longer than this is not read whole; there the job's own key tells.
+#: A queue longer than this is not read whole: its oldest tickets are looked for when it is shorter.
 _LONG = 50_000
 
 _QUEUED = """
-SELECT s.run_id, r.definition_id, s.step, s.queue, min(s.id) AS id, count(*) AS n
-FROM workflow_steps s JOIN workflow_runs r ON r.id = s.run_id
-WHERE s.state = 'queued' AND s.ready_at < now() - %(age)s * interval '1 second'
-GROUP BY s.run_id, r.definition_id, s.step, s.queue
-ORDER BY min(s.ready_at)
-LIMIT %(limit)s
+WITH RECURSIVE queues AS (
+    (SELECT queue FROM workflow_steps WHERE state = 'queued' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.queue FROM workflow_steps s WHERE s.state = 'queued' AND s.queue > q.queue ORDER BY s.queue LIMIT 1)
+    FROM queues q WHERE q.queue IS NOT NULL
+)
+SELECT o.run_id, r.definition_id, o.step, o.queue, count(*) AS n
+FROM queues q
+CROSS JOIN LATERAL (
+    SELECT s.run_id, s.step, s.queue, s.ready_at FROM workflow_steps s
+    WHERE s.state = 'queued' AND s.queue = q.queue AND s.ready_at < now() - %(age)s * interval '1 second'
+    ORDER BY s.ready_at LIMIT %(limit)s
+) o
+JOIN workflow_runs r ON r.id = o.run_id
+GROUP BY o.run_id, r.definition_id, o.step, o.queue
+ORDER BY min(o.ready_at)
 """
 
 
-def if_emptied(conn: Connection, client: Redis) -> int:
-    """Redis no longer holds our sentinel: it was emptied or replaced, and every queued step gets a ticket."""
-    if client.exists(SENTINEL):
-        return 0
-    found = rows(conn, _QUEUED, {"age": 0, "limit": 1_000_000})
-    count = publish(client, _refs(found))
-    client.set(SENTINEL, "1")
-    if count:
-        log.warning("Redis was emptied: %s tickets issued again", count)
-    return count
+class Reissuer:
+    """Looks for lost tickets; kept by the dispatcher from look to look."""
 
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._suspects: set[TicketRef] = set()
 
-def stale(conn: Connection, client: Redis) -> int:
-    """Steps that have been queued for a while and have no ticket in Redis get one."""
-    found = rows(conn, _QUEUED, {"age": AGE, "limit": _PAGE})
-    lost = _without_ticket(client, [_ref(row) for row in found])
-    if lost:
-        publish(client, lost)
-        log.warning("%s tickets were missing and are issued again", len(lost))
-    return len(lost)
+    def if_emptied(self, conn: Connection) -> int:
+        """Redis no longer holds our sentinel: it was emptied or replaced, and every queued step gets a ticket."""
+        if self._client.exists(SENTINEL):
+            return 0
+        found = rows(conn, _QUEUED, {"age": 0, "limit": 1_000_000})
+        count = publish(self._client, _refs(found))
+        self._client.set(SENTINEL, "1")
+        if count:
+            log.warning("Redis was emptied: %s tickets issued again", count)
+        return count
+
+    def stale(self, conn: Connection) -> int:
+        """Steps that have been queued for a while and have no ticket in Redis get one."""
+        found = rows(conn, _QUEUED, {"age": AGE, "limit": _PAGE})
+        missing = set(_without_ticket(self._client, [_ref(row) for row in found]))
+        lost = missing & self._suspects
+        self._suspects = missing - lost
+        if lost:
+            publish(self._client, lost)
+            log.warning("%s tickets were missing and are issued again", len(lost))
+        return len(lost)
 
 
 def _ref(row: object) -> TicketRef:
