@@ -9,11 +9,12 @@ from environs import Env
 
 from dashboard.csp import CONTENT_SECURITY_POLICY as CONTENT_SECURITY_POLICY
 from orchestrator.config import ConfigError, database_settings, private_urls, read_environment, read_list
+from orchestrator.services import LOCAL
 from orchestrator.services.state import secret_key
 
 env = Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
-LOCAL_DIR = BASE_DIR / ".local"
+LOCAL_DIR = LOCAL
 
 try:
     _environment, ORCHESTRATOR = read_environment(env)

@@ -15,10 +15,9 @@ from pathlib import Path
 from environs import Env
 
 from orchestrator.config import ConfigError, read_environment
-from orchestrator.services import LOCAL, ServicesError, Urls, ensure, private_names
+from orchestrator.services import LOCAL, PROJECT, ServicesError, Urls, ensure, private_names
 from orchestrator.services.state import load, locked, save
 
-PROJECT = LOCAL.parent
 #: Commands that need no server, or look after the servers themselves.
 WITHOUT_SERVERS = frozenset(
     {

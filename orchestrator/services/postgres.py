@@ -227,10 +227,10 @@ class Postgres:
                 f"the private PostgreSQL {what}: {error.strerror} (as {_account_name(account)}); set DATABASE_URL"
             ) from None
         if done.returncode:
+            # The cause comes before what initdb says of tidying up after it.
             lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-            telling = [line for line in lines if "error" in line.lower() or "FATAL" in line]
-            reason = (telling or lines or ["no reason given"])[0]
-            raise ServicesError(f"the private PostgreSQL {what}: {reason}")
+            said = [line for line in lines if not line.startswith(("initdb: removing", "initdb: warning"))]
+            raise ServicesError(f"the private PostgreSQL {what}: {'; '.join(said[:3]) or 'no reason given'}")
 
     def _forget_stale_pid(self) -> None:
         """Removes a ``postmaster.pid`` whose number now belongs to some other process.
