@@ -104,7 +104,7 @@ def row_message(view: RowView, now: datetime) -> SafeString:
     if row.progress is not None and row.state == StepState.RUNNING:
         parts.append(f"{row.progress:.0%}")
     if view.undo_failed:
-        return format_html('<span class="err">its undo failed</span>')
+        return mark_safe('<span class="err">its undo failed</span>')
     if row.note:
         parts.append(mask_text(row.note)[:200])
     if row.kind == Kind.STEP and row.undone_at:

@@ -30,9 +30,10 @@ def reply(run: Run, now: datetime) -> str:
     phrase = _say(compiled, run)
     ended = sum(letter in "dsf" for letter in run.node_states)
     total = len(compiled.nodes)
-    place = f"Step {min(ended + 1, total)} of {total}" if total > 1 and NodeState.ACTIVE in run.node_states else ""
+    under_way = NodeState.ACTIVE in run.node_states
+    place = f"Step {min(ended + 1, total)} of {total}" if total > 1 and under_way else ""
     late = "It takes longer than it should" if run.deadline_at is not None and run.deadline_at < now else ""
-    said = phrase or ("This is in progress" if place else "We have received this and start soon")
+    said = phrase or ("This is in progress" if under_way else "We have received this and start soon")
     return sentences(said, place, late)
 
 

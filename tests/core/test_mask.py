@@ -8,7 +8,8 @@ from orchestrator.core.mask import MASK, mask, mask_error, mask_text
 
 
 @pytest.mark.parametrize(
-    "key", ["password", "Password", "DB_PASSWORD", "api_key", "apiKey", "API-Key", "Authorization", "authToken", "secret"]
+    "key",
+    ["password", "Password", "DB_PASSWORD", "api_key", "apiKey", "API-Key", "Authorization", "authToken", "secret"],
 )
 def test_a_value_under_a_secret_key_is_hidden_at_any_depth(key: str) -> None:
     assert mask({"a": [{"b": {key: "s3cr3t-X"}}]}) == {"a": [{"b": {key: MASK}}]}

@@ -12,7 +12,10 @@ from dashboard.graph.layout import Size, layout
 def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
     count = draw(st.integers(1, 25))
     names = [f"s{i}" for i in range(count)]
-    return {n: draw(st.lists(st.sampled_from(names[:i]), unique=True, max_size=4)) if i else [] for i, n in enumerate(names)}
+    lists = st.lists
+    return {
+        n: draw(lists(st.sampled_from(names[:i]), unique=True, max_size=4)) if i else [] for i, n in enumerate(names)
+    }
 
 
 @given(graphs(), st.data())
