@@ -201,9 +201,7 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
     bulk = len(items) > SMALL_FAN_OUT
     taken = 0 if bulk else min(take(edit.plan, node, window), window)
     edit.mark(node, NodeState.ACTIVE)
-    edit.fan_outs.append(
-        NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk)
-    )
+    edit.fan_outs.append(NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk))
     if bulk:
         edit.delta += len(items)
     else:

@@ -91,3 +91,19 @@ def put(conn: Connection, statement: str, params: Any = None) -> psycopg.Cursor[
 def rows(conn: Connection, statement: str, params: Any = None) -> list[Any]:
     """Named rows of one statement, on either kind of connection."""
     return put(conn, statement, params).fetchall()
+
+
+def relax_commit(conn: Connection) -> None:
+    """This transaction need not wait for the disk: a crash of the database can only make a step run again."""
+    if not settings.ORCHESTRATOR.sync_commit:
+        put(conn, "SELECT set_config('synchronous_commit', 'off', true)")
+
+
+def sync_commit(conn: Connection) -> None:
+    """This transaction ends a run: it waits for the disk after all."""
+    put(conn, "SELECT set_config('synchronous_commit', 'on', true)")
+
+
+def notify(conn: Connection) -> None:
+    """Wakes the dispatcher when this commits."""
+    put(conn, "SELECT pg_notify('switchyard_outbox', '')")

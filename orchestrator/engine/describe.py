@@ -17,8 +17,8 @@ from orchestrator.core.states import Kind, NodeState, RunState, StepState, Waiti
 from orchestrator.engine.estimate import Estimate, at_risk, estimate, estimates
 from orchestrator.engine.explain import brief, briefs, where
 from orchestrator.engine.plans import Node, Plan
-from orchestrator.engine.reading import plan
 from orchestrator.engine.progress import progress
+from orchestrator.engine.reading import plan
 from orchestrator.models import Run, Step
 
 
@@ -211,4 +211,3 @@ def _holders(rows: list[Step]) -> dict[str, str]:
 def _output(value: Any, ref: str | None) -> Any:
     """The output, or where the artifact lies that holds it."""
     return {"artifact": ref} if ref else mask(value)
-

@@ -56,4 +56,3 @@ def explain(facts: Facts) -> Where:
     told = tell(facts)
     lead = sentences(told.lead)
     return Where(sentences(lead, *told.rest), sentences(*told.next), reply(facts.run, facts.now), lead, told.due)
-

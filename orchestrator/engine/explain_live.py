@@ -135,4 +135,3 @@ def _otherwise(facts: Facts, row: Step) -> str:
     end = facts.plan.spec.on_failure.terminal_state
     undo = f"undoes {number(len(undone), 'step')} and " if undone else "cleans up and " if count else ""
     return f"{when}, the run {undo}ends {end}" if left or row.attempt >= row.max_attempts else ""
-

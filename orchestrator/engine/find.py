@@ -208,4 +208,3 @@ def text_condition(text: str) -> Q:
     if 4 <= len(digits) < 32 and all(c in "0123456789abcdef" for c in digits):
         found |= Q(id__gte=uuid.UUID(digits.ljust(32, "0")), id__lte=uuid.UUID(digits.ljust(32, "f")))
     return found
-

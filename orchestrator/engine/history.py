@@ -9,7 +9,7 @@ from uuid import UUID
 
 from orchestrator.core import metric_names
 from orchestrator.core.fingerprint import fingerprint
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.states import DeadLetterState, RunState, StepState
 from orchestrator.engine.db import Connection, put, sql
 from orchestrator.engine.edit import Audit, RunEdit
 
@@ -96,3 +96,20 @@ def append_counters(conn: Connection, counters: Counters) -> None:
         values = [float(value) for value in counters.values()]
         put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
         counters.clear()
+
+
+def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int]]) -> None:
+    """Tickets (run, definition, step, queue, count) to publish when the transaction has committed."""
+    if tickets:
+        runs, definitions, steps, queues, counts = map(list, zip(*tickets, strict=True))
+        put(conn, sql("insert_outbox"), {"runs": runs, "definitions": definitions, "steps": steps, "queues": queues,
+             "tickets": counts})  # fmt: skip
+
+
+def close_dead_letters(conn: Connection, step_rows: list[int], state: DeadLetterState, note: str) -> None:
+    """Closes the open dead letters of these rows."""
+    query = """
+        UPDATE workflow_dead_letters SET state = %s, closed_at = clock_timestamp(),
+               note = CASE WHEN %s = '' THEN note ELSE %s END
+        WHERE step_row_id = ANY(%s) AND state = 'open'"""
+    put(conn, query, [state, note, note, step_rows])

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from orchestrator.core.lifecycle import after_failure
 from orchestrator.core.states import Cause, StepState
-from orchestrator.engine import transitions
+from orchestrator.engine import history, transitions
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
 from orchestrator.engine.plans import load_plan, retry_delay
 from orchestrator.engine.settle import close_attempts
@@ -28,7 +28,15 @@ def register(conn: Connection, token: UUID, name: str, queues: Sequence[str]) ->
         INSERT INTO workflow_leases (token, name, host, pid, queues, workflows, expires_at)
         VALUES (%s, %s, %s, %s, %s, %s, now() + %s * interval '1 second') RETURNING id"""
     conf = settings.ORCHESTRATOR
-    params = [token, name, socket.gethostname(), os.getpid(), list(queues), ":".join(conf.workflows), conf.lease_seconds]
+    params = [
+        token,
+        name,
+        socket.gethostname(),
+        os.getpid(),
+        list(queues),
+        ":".join(conf.workflows),
+        conf.lease_seconds,
+    ]
     lease_id: int = rows(conn, query, params)[0].id
     return lease_id
 
@@ -58,7 +66,7 @@ def give_back(conn: Connection, fences: Sequence[Fence]) -> int:
             query = "SELECT id, definition_id FROM workflow_runs WHERE id = ANY(%s)"
             definitions = {r.id: r.definition_id for r in rows(conn, query, [list({r.run_id for r in back})])}
             tickets = {(r.run_id, definitions[r.run_id], r.step, r.queue) for r in back}
-            transitions.insert_outbox(conn, [(*key, 1) for key in tickets])
+            history.insert_outbox(conn, [(*key, 1) for key in tickets])
         return len(back)
 
     return in_transaction(conn, work) if fences else 0

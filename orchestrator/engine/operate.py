@@ -16,7 +16,7 @@ from orchestrator.core.errors import Conflict, NotFound
 from orchestrator.core.states import RUN_TERMINAL, Cause, DeadLetterState, RunState, StopReason
 from orchestrator.engine import history, transitions
 from orchestrator.engine import retry as retries
-from orchestrator.engine.db import Connection, caller_transaction, rows, sql
+from orchestrator.engine.db import Connection, caller_transaction, notify, rows, sql
 from orchestrator.engine.edit import Audit, RunEdit
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import Plan, load_plan
@@ -91,7 +91,7 @@ def cancel_run(run_id: UUID | str, actor: Actor, reason: str, *, force: bool = F
         transitions.note_cancel(conn, row.id, force)
         resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, {})
-        transitions.notify(conn)
+        notify(conn)
 
 
 def retry_run(
@@ -123,7 +123,7 @@ def retry_run(
         edit.audits.append(audit)
         resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, {})
-        transitions.notify(conn)
+        notify(conn)
 
 
 def preview_retry(run_id: UUID | str, from_step: str | None = None) -> RetryPreview:
@@ -207,7 +207,7 @@ def discard_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
     require(actor, "operator", reason)
     with caller_transaction() as conn:
         letter = _open_letter(conn, letter_id)
-        transitions.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.DISCARDED, reason.strip())
+        history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.DISCARDED, reason.strip())
         record = Audit(
             "discard",
             json.dumps({"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"}),

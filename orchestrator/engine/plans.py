@@ -48,9 +48,7 @@ class Plan:
         for i, parents in enumerate(after):
             for parent in parents:
                 successors[parent].append(i)
-        self.nodes = tuple(
-            Node(i, step, after[i], tuple(successors[i])) for i, step in enumerate(spec.steps)
-        )
+        self.nodes = tuple(Node(i, step, after[i], tuple(successors[i])) for i, step in enumerate(spec.steps))
         self.by_id = {node.id: node for node in self.nodes}
         self.roots = tuple(node for node in self.nodes if not node.after)
         self.last = tuple(node for node in self.nodes if not node.successors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -46,11 +47,15 @@ def reap_lost(conn: Connection, limit: int = LIMIT) -> int:
     found = rows(conn, sql("select_lost"), {"limit": limit})
     closed = 0
     for closure in [lost_closure(r, Cause.WORKER_LOST, _lost_message(r)) for r in found]:
-        closed += _safely(closure.run_id, lambda c=closure: close_attempts(conn, [c]).changed)
+        closed += _safely(closure.run_id, partial(_close, conn, closure))
     if found:
         log.warning("%s attempts of lost workers closed", closed)
     put(conn, "UPDATE workflow_leases SET ended_at = now() WHERE ended_at IS NULL AND expires_at < now()")
     return closed
+
+
+def _close(conn: Connection, closure: Closure) -> int:
+    return close_attempts(conn, [closure]).changed
 
 
 def _lost_message(row: Any) -> str:
@@ -65,7 +70,7 @@ def wake_due(conn: Connection, limit: int = LIMIT) -> int:
         tickets = {(r.run_id, r.definition_id, r.step, r.queue): 0 for r in woken}
         for r in woken:
             tickets[r.run_id, r.definition_id, r.step, r.queue] += 1
-        transitions.insert_outbox(conn, [(*key, n) for key, n in tickets.items()])
+        history.insert_outbox(conn, [(*key, n) for key, n in tickets.items()])
         return len(woken)
 
     return in_transaction(conn, work)
@@ -77,7 +82,7 @@ def fire_timers(conn: Connection, limit: int = LIMIT) -> int:
         SELECT id, run_id FROM workflow_steps
         WHERE state = 'waiting' AND waiting_for = 'timer' AND ready_at <= now() ORDER BY ready_at LIMIT %s"""
     due = rows(conn, query, [limit])
-    return sum(_safely(row.run_id, lambda r=row: _fire(conn, r.run_id, r.id)) for row in due)
+    return sum(_safely(row.run_id, partial(_fire, conn, row.run_id, row.id)) for row in due)
 
 
 def _fire(conn: Connection, run_id: UUID, row_id: int) -> int:
@@ -112,7 +117,7 @@ def enforce_deadlines(conn: Connection, limit: int = LIMIT) -> int:
         SELECT id FROM workflow_runs
         WHERE state = 'running' AND deadline_at < now() AND deadline_missed_at IS NULL
         ORDER BY deadline_at LIMIT %s"""
-    return sum(_safely(r.id, lambda i=r.id: _miss_deadline(conn, i)) for r in rows(conn, query, [limit]))
+    return sum(_safely(r.id, partial(_miss_deadline, conn, r.id)) for r in rows(conn, query, [limit]))
 
 
 def _miss_deadline(conn: Connection, run_id: UUID) -> int:
@@ -147,4 +152,3 @@ def _safely(run_id: UUID, work: Callable[[], int]) -> int:
     except Exception:
         log.exception("run %s could not be taken further; the next pass tries again", run_id)
         return 0
-

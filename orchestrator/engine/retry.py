@@ -52,7 +52,11 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
     query = """
         SELECT id, step, shard, state, cause, attempt, undone_at, first_started_at FROM workflow_steps
         WHERE run_id = %s AND kind = 'step' ORDER BY id"""
-    reset, unmade, nodes, items, kept = [], [], set(), [], []
+    reset: list[int] = []
+    unmade: list[int] = []
+    nodes: set[int] = set()
+    items: list[RetryItem] = []
+    kept: list[str] = []
     for row in rows(conn, query, [run.id]):
         node = plan.by_id[row.step]
         why = "chosen" if node.index in wanted else _why(row, only)

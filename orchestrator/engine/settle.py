@@ -16,11 +16,11 @@ from uuid import UUID
 from orchestrator.core import metric_names
 from orchestrator.core.states import RUN_TERMINAL, Kind, StepState
 from orchestrator.engine import advance, history, transitions, unwind
-from orchestrator.engine.db import Connection, in_transaction
+from orchestrator.engine.db import Connection, in_transaction, relax_commit, sync_commit
 from orchestrator.engine.edit import NewStep, RunEdit, Take
+from orchestrator.engine.history import Counters
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan
-from orchestrator.engine.history import Counters
 from orchestrator.engine.transitions import Closure, Holder, Ticket
 
 log = logging.getLogger("switchyard.engine")
@@ -81,7 +81,7 @@ def _close(
     more: Sequence[Ticket],
     counts: Counters,
 ) -> _Sent:
-    transitions.relax_commit(conn)
+    relax_commit(conn)
     edits: dict[UUID, RunEdit] = {}
     changed: list[Any] = []
     if closures:
@@ -93,7 +93,7 @@ def _close(
             unwind.resolve(conn, edit, read, take)
     touched = [e for e in edits.values() if e.touched]
     if any(edit.state in RUN_TERMINAL for edit in touched):
-        transitions.sync_commit(conn)
+        sync_commit(conn)
     made = transitions.write(conn, touched, holder, counts)
     claim = transitions.send_claim(conn, more, holder) if more and holder else None
     return _Sent(len(changed), len(closures) - len(changed), made, claim)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-
 from orchestrator.core.actor import Actor
 from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.core.errors import Conflict, Invalid, TooLarge
@@ -166,7 +165,7 @@ def _input(value: Any) -> str:
 def _labels(value: Any) -> str:
     value = {} if value is None else value
     if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
-        raise Invalid("labels must be an object of texts, such as {\"customer\": \"42\"}", field="labels")
+        raise Invalid('labels must be an object of texts, such as {"customer": "42"}', field="labels")
     if len(value) > 50:
         raise Invalid(f"a run takes at most 50 labels, not {len(value)}", field="labels")
     for key, text in value.items():

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.conf import settings
-
 from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, StepState, StopReason
 from orchestrator.engine import history
 from orchestrator.engine.db import Connection, put, rows, sql
 from orchestrator.engine.edit import NewStep, Opening, RunEdit
 from orchestrator.engine.history import Counters
+
 
 class Closure(NamedTuple):
     """How one attempt ended. ``output`` and ``error`` are JSON text; ``delay`` is seconds until the next try."""
@@ -50,17 +49,14 @@ class Holder(NamedTuple):
     worker: str
 
 
+#: Columns of new rows, by the parameter that carries them.
+_ROW = {"steps": "step", "shards": "shard", "ordinals": "ordinal", "states": "state", "waits": "waiting_for",
+        "max_attempts": "max_attempts", "queues": "queue", "items": "item", "ready_in": "ready_in"}  # fmt: skip
 
 
-def relax_commit(conn: Connection) -> None:
-    """This transaction need not wait for the disk: a crash of the database can only make a step run again."""
-    if not settings.ORCHESTRATOR.sync_commit:
-        put(conn, "SELECT set_config('synchronous_commit', 'off', true)")
-
-
-def sync_commit(conn: Connection) -> None:
-    """This transaction ends a run: it waits for the disk after all."""
-    put(conn, "SELECT set_config('synchronous_commit', 'on', true)")
+def _columns(things: Sequence[Any], **names: str) -> dict[str, list[Any]]:
+    """Array parameters from attributes: ``parameter=attribute``."""
+    return {parameter: [getattr(thing, attribute) for thing in things] for parameter, attribute in names.items()}
 
 
 def lock_runs(conn: Connection, run_ids: Iterable[UUID]) -> list[Any]:
@@ -74,7 +70,9 @@ def settle(conn: Connection, closures: Sequence[Closure]) -> tuple[list[Any], li
     Two statements of one transaction, sent together (one statement could not decide a join). Returns the locked runs
     and the rows really changed.
     """
-    run_ids, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(list, zip(*closures, strict=True))
+    run_ids, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(
+        list, zip(*closures, strict=True)
+    )
     params = {"ids": ids, "attempts": attempts, "tokens": tokens, "states": states, "causes": causes, "delays": delays,
               "outputs": outputs, "refs": refs, "errors": errors}  # fmt: skip
     locked = put(conn, sql("lock_runs"), {"runs": sorted(set(run_ids))})
@@ -89,30 +87,17 @@ def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake:
     fans = [(o.id, fan_out) for o, edit in edits for fan_out in edit.fan_outs]
     tickets = [(o.id, step, queue, n) for o, edit in edits for step, (queue, n) in edit.tickets.items()]
     params = {
-        "ids": [o.id for o in openings],
+        **_columns(openings, ids="id", subjects="subject_id", labels="labels", inputs="input", keys="key",
+                   deadlines="deadline", delays="delay"),
         "definitions": [o.plan.definition_id for o in openings],
         "workflows": [o.plan.workflow for o in openings],
         "versions": [o.plan.version for o in openings],
-        "subjects": [o.subject_id for o in openings],
-        "labels": [o.labels for o in openings],
+        "on_deadlines": [o.plan.spec.on_deadline for o in openings],
         "node_states": ["".join(o.edit.nodes) if o.edit else o.plan.fresh_states for o in openings],
         "pendings": [o.edit.delta if o.edit else 0 for o in openings],
         "current_steps": [(o.edit.current_step if o.edit else None) or "" for o in openings],
-        "inputs": [o.input for o in openings],
-        "keys": [o.key for o in openings],
-        "deadlines": [o.deadline for o in openings],
-        "on_deadlines": [o.plan.spec.on_deadline for o in openings],
-        "delays": [o.delay for o in openings],
         "step_runs": [run for run, _ in news],
-        "steps": [n.step for _, n in news],
-        "shards": [n.shard for _, n in news],
-        "ordinals": [n.ordinal for _, n in news],
-        "states": [n.state for _, n in news],
-        "waits": [n.waiting_for for _, n in news],
-        "max_attempts": [n.max_attempts for _, n in news],
-        "queues": [n.queue for _, n in news],
-        "items": [n.item for _, n in news],
-        "ready_in": [n.ready_in for _, n in news],
+        **_columns([n for _, n in news], **_ROW),
         "fan_runs": [run for run, _ in fans],
         "fan_steps": [f.step for _, f in fans],
         "fan_totals": [len(f.items) for _, f in fans],
@@ -123,7 +108,7 @@ def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake:
         "tickets": [t[3] for t in tickets],
         "actor": actor,
         "wake": wake,
-    }
+    }  # fmt: skip
     return {row.id for row in rows(conn, sql("submit_runs"), params)}
 
 
@@ -154,17 +139,10 @@ def close_unstarted(conn: Connection, run_id: UUID, reason: StopReason) -> list[
 
 def insert_compensations(conn: Connection, run_id: UUID, planned: list[dict[str, Any]]) -> None:
     """Makes the rows that undo, all pending (see ``unwind``)."""
-    params = {
-        "run": run_id,
-        "names": [p["name"] for p in planned],
-        "shards": [p["shard"] for p in planned],
-        "waves": [p["wave"] for p in planned],
-        "retries": [p["retries"] for p in planned],
-        "queues": [p["queue"] for p in planned],
-        "items": [p["item"] for p in planned],
-        "undoes": [p["undoes"] for p in planned],
-        "undoes_steps": [json.dumps(p["undoes_steps"]) for p in planned],
-    }
+    names = {"name": "names", "shard": "shards", "wave": "waves", "retries": "retries", "queue": "queues",
+             "item": "items", "undoes": "undoes"}  # fmt: skip
+    params: dict[str, Any] = {column: [p[key] for p in planned] for key, column in names.items()}
+    params.update(run=run_id, undoes_steps=[json.dumps(p["undoes_steps"]) for p in planned])
     put(conn, sql("insert_compensations"), params)
 
 
@@ -224,20 +202,8 @@ def _insert_steps(conn: Connection, edits: Sequence[RunEdit], holder: Holder | N
         return Made([], None)
     params = {
         "runs": [e.id for e, _ in news],
-        "steps": [n.step for _, n in news],
-        "shards": [n.shard for _, n in news],
-        "ordinals": [n.ordinal for _, n in news],
-        "kinds": [n.kind for _, n in news],
-        "states": [n.state for _, n in news],
-        "causes": [n.cause for _, n in news],
-        "waits": [n.waiting_for for _, n in news],
+        **_columns([n for _, n in news], kinds="kind", causes="cause", errors="error", tokens="token", **_ROW),
         "attempts": [1 if n.state is StepState.RUNNING else 0 for _, n in news],
-        "max_attempts": [n.max_attempts for _, n in news],
-        "queues": [n.queue for _, n in news],
-        "items": [n.item for _, n in news],
-        "errors": [n.error for _, n in news],
-        "tokens": [n.token for _, n in news],
-        "ready_in": [n.ready_in for _, n in news],
         "lease": holder.lease_id if holder else None,
         "worker": holder.worker if holder else None,
     }
@@ -272,34 +238,19 @@ def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
     if not edits:
         return
     params = {
-        "runs": [e.id for e in edits],
+        **_columns(edits, runs="id", deltas="delta", current_steps="current_step", states="state", causes="cause",
+                   errors="error", stops="stop", compensations="compensation", outputs="output",
+                   output_refs="output_ref"),
         "node_states": ["".join(e.nodes) for e in edits],
-        "deltas": [e.delta for e in edits],
-        "current_steps": [e.current_step for e in edits],
-        "states": [e.state for e in edits],
-        "causes": [e.cause for e in edits],
-        "errors": [e.error for e in edits],
-        "stops": [e.stop for e in edits],
-        "compensations": [e.compensation for e in edits],
-        "outputs": [e.output for e in edits],
-        "output_refs": [e.output_ref for e in edits],
-    }
+    }  # fmt: skip
     put(conn, sql("update_runs"), params)
 
 
 def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
-    insert_outbox(
+    history.insert_outbox(
         conn,
         [(e.id, e.plan.definition_id, step, queue, n) for e in edits for step, (queue, n) in e.tickets.items()],
     )
-
-
-def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int]]) -> None:
-    """Tickets (run, definition, step, queue, count) to publish when the transaction has committed."""
-    if tickets:
-        runs, definitions, steps, queues, counts = map(list, zip(*tickets, strict=True))
-        put(conn, sql("insert_outbox"), {"runs": runs, "definitions": definitions, "steps": steps, "queues": queues,
-             "tickets": counts})  # fmt: skip
 
 
 def note_cancel(conn: Connection, run_id: UUID, force: bool) -> None:
@@ -310,16 +261,11 @@ def note_cancel(conn: Connection, run_id: UUID, force: bool) -> None:
     put(conn, query, [force, run_id])
 
 
-def notify(conn: Connection) -> None:
-    """Wakes the dispatcher when this commits."""
-    put(conn, "SELECT pg_notify('switchyard_outbox', '')")
-
-
 def reset_steps(
     conn: Connection, run_id: UUID, reset: list[int], unmade: list[int], retries: dict[str, int]
 ) -> dict[str, int]:
     """For a retry: rows become pending again with a fresh budget, those never started go; pending rows by step."""
-    close_dead_letters(conn, reset, DeadLetterState.REPLAYED, "")
+    history.close_dead_letters(conn, reset, DeadLetterState.REPLAYED, "")
     put(conn, "DELETE FROM workflow_dead_letters WHERE step_row_id = ANY(%s)", [unmade])
     put(conn, "DELETE FROM workflow_steps WHERE id = ANY(%s) AND attempt = 0", [unmade])
     params = {"rows": reset, "steps": list(retries), "retries": list(retries.values())}
@@ -340,15 +286,6 @@ def start_delayed(conn: Connection, limit: int) -> list[Any]:
     """Starts the clocks of delayed runs whose time has come; locked, for their first steps to be opened."""
     started = rows(conn, sql("start_delayed"), {"limit": limit})
     return lock_runs(conn, [row.id for row in started]) if started else []
-
-
-def close_dead_letters(conn: Connection, step_rows: list[int], state: DeadLetterState, note: str) -> None:
-    """Closes the open dead letters of these rows."""
-    query = """
-        UPDATE workflow_dead_letters SET state = %s, closed_at = clock_timestamp(),
-               note = CASE WHEN %s = '' THEN note ELSE %s END
-        WHERE step_row_id = ANY(%s) AND state = 'open'"""
-    put(conn, query, [state, note, note, step_rows])
 
 
 def close_waiting(conn: Connection, row_id: int) -> list[Any]:

@@ -14,7 +14,7 @@ from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, 
 from orchestrator.core.text import to_json
 from orchestrator.engine import transitions
 from orchestrator.engine.advance import open_ready, take_nothing
-from orchestrator.engine.db import Connection, rows
+from orchestrator.engine.db import Connection, rows, sql
 from orchestrator.engine.edit import NewStep, ReadOutput, RunEdit, Take
 
 
@@ -70,7 +70,7 @@ def _unmake(edit: RunEdit) -> None:
 def _begin(conn: Connection, edit: RunEdit) -> None:
     """Nothing of the run is open any more: makes its compensations, or ends it where there are none."""
     _close_letters(edit)
-    started = rows(conn, transitions.sql("select_started"), {"run": edit.id})
+    started = rows(conn, sql("select_started"), {"run": edit.id})
     planned = _compensations(edit, started)
     if not planned:
         _finish_stopped(edit, None)
@@ -127,7 +127,7 @@ def _go_on(conn: Connection, edit: RunEdit) -> None:
     """Compensations have ended: notes what they undid, then releases the next wave or ends the run."""
     transitions.mark_undone(conn, edit.id, edit.undone)
     edit.delta -= len(edit.undone)
-    state = rows(conn, transitions.sql("select_undo"), {"run": edit.id})[0]
+    state = rows(conn, sql("select_undo"), {"run": edit.id})[0]
     if state.released:
         return
     if state.pending:

@@ -74,9 +74,7 @@ def from_made(edit: RunEdit, new: NewStep, row: Any) -> Work:
 
 def closure(work: Work, ending: Ending, **more: str | None) -> Closure:
     """How the attempt ended, with its fence."""
-    return Closure(
-        work.run_id, work.id, work.attempt, work.token, ending.state, ending.cause, ending.delay, **more
-    )
+    return Closure(work.run_id, work.id, work.attempt, work.token, ending.state, ending.cause, ending.delay, **more)
 
 
 def failure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Definition(models.Model):
@@ -15,7 +16,7 @@ class Definition(models.Model):
     source = models.TextField(help_text="The YAML as published.")
     origin = models.TextField(help_text="File that it was published from.")
     package = models.TextField(default="", help_text="Workflow package whose import registers the handlers.")
-    published_at = models.DateTimeField(db_default=models.functions.Now())
+    published_at = models.DateTimeField(db_default=Now())
     retired_at = models.DateTimeField(null=True, blank=True, help_text="No new runs start on a retired version.")
 
     class Meta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from orchestrator.core.states import Cause, DeadLetterState
 
@@ -18,7 +19,7 @@ class Attempt(models.Model):
     error = models.JSONField(null=True, help_text="{type, message, traceback}")
     worker = models.TextField(null=True)
     started_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(db_default=models.functions.Now())
+    finished_at = models.DateTimeField(db_default=Now())
     retry_at = models.DateTimeField(null=True, help_text="When the next try was due; null: there was none.")
 
     class Meta:
@@ -48,8 +49,8 @@ class DeadLetter(models.Model):
     fingerprint = models.TextField(help_text="Step and normalised error: what failed alike has the same.")
     attempts = models.IntegerField()
     count = models.IntegerField(db_default=1, help_text="How often this row has failed for good.")
-    first_at = models.DateTimeField(db_default=models.functions.Now())
-    last_at = models.DateTimeField(db_default=models.functions.Now())
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
     closed_at = models.DateTimeField(null=True)
     note = models.TextField(db_default="")
 
@@ -69,7 +70,9 @@ class DeadLetter(models.Model):
 class AuditRecord(models.Model):
     """A change of a run's state, or something a person did or was refused: who, why, before and after."""
 
-    run = models.ForeignKey("orchestrator.Run", null=True, on_delete=models.CASCADE, related_name="audit", db_index=False)
+    run = models.ForeignKey(
+        "orchestrator.Run", null=True, on_delete=models.CASCADE, related_name="audit", db_index=False
+    )
     subject = models.TextField(db_default="", help_text="What it concerns when it is not a run: a topic, a definition.")
     action = models.TextField(help_text="state, cancel, retry, publish, …")
     actor = models.TextField(db_default="engine")
@@ -77,7 +80,7 @@ class AuditRecord(models.Model):
     reason = models.TextField(db_default="")
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
-    at = models.DateTimeField(db_default=models.functions.Now())
+    at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "workflow_audit"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Topic(models.Model):
@@ -11,7 +12,7 @@ class Topic(models.Model):
     name = models.TextField(primary_key=True)
     limit = models.PositiveIntegerField(null=True, help_text="Empty: unlimited. 0 pauses.")
     set_by = models.TextField(db_default="", help_text="Who set the limit at run time; empty: the definition.")
-    updated_at = models.DateTimeField(db_default=models.functions.Now())
+    updated_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "workflow_topics"
@@ -62,7 +63,7 @@ class Pause(models.Model):
     name = models.TextField()
     reason = models.TextField()
     actor = models.TextField()
-    created_at = models.DateTimeField(db_default=models.functions.Now())
+    created_at = models.DateTimeField(db_default=Now())
     until = models.DateTimeField()
 
     class Meta:
@@ -79,7 +80,7 @@ class ApiToken(models.Model):
     name = models.TextField(unique=True)
     token_hash = models.TextField(unique=True, help_text="SHA-256, hex.")
     role = models.TextField(choices=[(r, r) for r in ("viewer", "support", "operator", "admin")])
-    created_at = models.DateTimeField(db_default=models.functions.Now())
+    created_at = models.DateTimeField(db_default=Now())
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Outbox(models.Model):
@@ -14,7 +15,7 @@ class Outbox(models.Model):
     step = models.TextField()
     queue = models.TextField()
     tickets = models.IntegerField(db_default=1, help_text="How many workers the step can use at once.")
-    created_at = models.DateTimeField(db_default=models.functions.Now())
+    created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         db_table = "workflow_outbox"
@@ -40,8 +41,8 @@ class Lease(models.Model):
     pid = models.IntegerField()
     queues = ArrayField(models.TextField())
     workflows = models.TextField(db_default="", help_text="ORCHESTRATOR_WORKFLOWS that the process has loaded.")
-    started_at = models.DateTimeField(db_default=models.functions.Now())
-    heartbeat_at = models.DateTimeField(db_default=models.functions.Now())
+    started_at = models.DateTimeField(db_default=Now())
+    heartbeat_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 
@@ -60,8 +61,8 @@ class Beat(models.Model):
 
     name = models.TextField(primary_key=True)
     holder = models.TextField(db_default="")
-    beat_at = models.DateTimeField(db_default=models.functions.Now())
-    expires_at = models.DateTimeField(db_default=models.functions.Now())
+    beat_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(db_default=Now())
     detail = models.JSONField(default=dict)
 
     class Meta:

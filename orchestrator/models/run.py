@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from orchestrator.core.states import RUN_TERMINAL, Cause, RunState, StopReason, Undo
 
@@ -59,12 +60,12 @@ class Run(models.Model):
     deadline_seconds = models.FloatField()
     on_deadline = models.TextField(db_default="fail")
     submitted_by = models.TextField(db_default="")
-    submitted_at = models.DateTimeField(db_default=models.functions.Now())
+    submitted_at = models.DateTimeField(db_default=Now())
     available_at = models.DateTimeField(null=True, help_text="Delayed runs: when the first step may start.")
     started_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField(null=True)
     deadline_missed_at = models.DateTimeField(null=True)
-    updated_at = models.DateTimeField(db_default=models.functions.Now())
+    updated_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     stopped_at = models.DateTimeField(null=True, help_text="When ``stop`` was set.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Now
 
 from orchestrator.core.states import STEP_TERMINAL, Cause, Kind, StepState, WaitingFor
 
@@ -54,7 +57,7 @@ class Step(models.Model):
     lease_id = models.BigIntegerField(null=True, help_text="Lease of the worker process that runs it.")
     worker = models.TextField(null=True, help_text="Name of the worker process of the last attempt.")
     token = models.BigIntegerField(null=True)
-    created_at = models.DateTimeField(db_default=models.functions.Now())
+    created_at = models.DateTimeField(db_default=Now())
     ready_at = models.DateTimeField(null=True, help_text="Queued: since when. Waiting: until when.")
     first_started_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True, help_text="Start of the latest attempt.")
@@ -84,7 +87,9 @@ class Step(models.Model):
         ]
         indexes = [
             models.Index(fields=["run", "step", "ordinal"], name="workflow_steps_queued", condition=Q(state="queued")),
-            models.Index(fields=["run", "step", "ordinal"], name="workflow_steps_pending", condition=Q(state="pending")),
+            models.Index(
+                fields=["run", "step", "ordinal"], name="workflow_steps_pending", condition=Q(state="pending")
+            ),
             models.Index(fields=["queue", "ready_at"], name="workflow_steps_stale", condition=Q(state="queued")),
             models.Index(
                 fields=["ready_at"], name="workflow_steps_due", condition=Q(state="waiting", ready_at__isnull=False)
@@ -112,13 +117,14 @@ class CompensationManager(models.Manager["Compensation"]):
     """Only the rows that undo."""
 
     def get_queryset(self) -> models.QuerySet[Compensation]:
+        """Django's hook."""
         return super().get_queryset().filter(kind=Kind.COMPENSATION)
 
 
 class Compensation(Step):
     """A step that undoes: the same claim, lease, retries and dead letters, with its own place in the admin."""
 
-    objects = CompensationManager()
+    objects: ClassVar[CompensationManager] = CompensationManager()
 
     class Meta:
         proxy = True

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.engine import reports, transitions
+from orchestrator.engine import history, reports, transitions
 from orchestrator.engine.db import Connection
 from orchestrator.engine.pace import Pace
 from orchestrator.engine.settle import close_attempts
@@ -30,7 +30,9 @@ _TICK = 0.1
 class Batch:
     """Runs batches in the main thread and watches over them from another, on a connection of its own."""
 
-    def __init__(self, connect: Callable[[], Connection], watch_connect: Callable[[], Connection], board: Board) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], watch_connect: Callable[[], Connection], board: Board
+    ) -> None:
         self._connect = connect
         self._watch_connect = watch_connect
         self._board = board
@@ -122,7 +124,7 @@ class Batch:
         with conn.transaction():
             back = {row.id for row in transitions.give_back(conn, [w.fence for w in later])}
             tickets = {(w.run_id, w.plan.definition_id, w.step, w.spec.queue) for w in later if w.id in back}
-            transitions.insert_outbox(conn, [(*key, 1) for key in tickets])
+            history.insert_outbox(conn, [(*key, 1) for key in tickets])
 
     def _flush_reports(self) -> None:
         with self._lock:

@@ -12,9 +12,3 @@ def connection() -> Redis:
     name = next(iter(settings.RQ_QUEUES))
     client: Redis = django_rq.get_connection(name)
     return client
-
-
-def queue_options(name: str) -> dict[str, object]:
-    """Configuration of a queue; one that is not listed uses the first queue's server."""
-    listed: dict[str, dict[str, object]] = settings.RQ_QUEUES
-    return listed.get(name) or next(iter(listed.values()))

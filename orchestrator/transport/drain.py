@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 
 from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_SUM, WAIT_BUCKETS, bucket_label
 from orchestrator.definitions import registry
 from orchestrator.engine import history, transitions
-from orchestrator.engine.db import Connection, in_transaction
+from orchestrator.engine.db import Connection, in_transaction, relax_commit
 from orchestrator.engine.history import Counters
 from orchestrator.engine.pace import Budget, Pace
 from orchestrator.engine.plans import Node, Plan, load_plan
@@ -25,6 +27,8 @@ from orchestrator.transport.batch import Batch
 from orchestrator.transport.tickets import TicketRef
 
 log = logging.getLogger("switchyard.worker")
+#: Tickets in hand that may have work left.
+Refs = dict[tuple[UUID, str], TicketRef]
 
 
 class Drainer:
@@ -72,7 +76,7 @@ class Drainer:
             return False
         return True
 
-    def _tickets(self, open_refs: dict[tuple[object, str], TicketRef], budget: Budget) -> list[Ticket]:
+    def _tickets(self, open_refs: Refs, budget: Budget) -> list[Ticket]:
         """How much to claim for the tickets in hand."""
         found = []
         conn = self._connect()
@@ -85,35 +89,33 @@ class Drainer:
                 break
         return found
 
-    def _claim(self, open_refs: dict[tuple[object, str], TicketRef], budget: Budget) -> list[Work]:
+    def _claim(self, open_refs: Refs, budget: Budget) -> list[Work]:
         tickets = self._tickets(open_refs, budget)
         if not tickets:
             return []
         conn = self._connect()
 
-        def claim() -> list[object]:
-            transitions.relax_commit(conn)
+        def claim() -> list[Any]:
+            relax_commit(conn)
             return transitions.claim(conn, tickets, self._holder)
 
         with conn.pipeline():
             claimed = in_transaction(conn, claim)
         return self._claimed(claimed, tickets, open_refs)
 
-    def _claimed(
-        self, claimed: Sequence[object], tickets: Sequence[Ticket], open_refs: dict[tuple[object, str], TicketRef]
-    ) -> list[Work]:
+    def _claimed(self, claimed: Sequence[Any], tickets: Sequence[Ticket], open_refs: Refs) -> list[Work]:
         """Work of claimed rows; a ticket that got fewer rows than it could take, or can have no more, is used up."""
         conn = self._connect()
-        works = [from_claim(row, load_plan(conn, row.definition_id)) for row in claimed]  # type: ignore[attr-defined]
-        got: dict[tuple[object, str], int] = {}
+        works = [from_claim(row, load_plan(conn, row.definition_id)) for row in claimed]
+        got: dict[tuple[UUID, str], int] = {}
         for row in claimed:
-            key = (row.run_id, row.step)  # type: ignore[attr-defined]
+            key = (row.run_id, row.step)
             got[key] = got.get(key, 0) + 1
-            self._count_wait(row.queue, row.waited)  # type: ignore[attr-defined]
+            self._count_wait(row.queue, row.waited)
         for ticket in tickets:
             key = (ticket.run_id, ticket.step)
             ref = open_refs.get(key)
-            if ref and got.get(key, 0) < ticket.most or ref and load_plan(conn, ref.definition_id).rows_of(ref.step) == 1:
+            if ref and (got.get(key, 0) < ticket.most or load_plan(conn, ref.definition_id).rows_of(ref.step) == 1):
                 del open_refs[key]
         return works
 
@@ -122,7 +124,7 @@ class Drainer:
         closures: list[Closure],
         more: list[Ticket],
         budget: Budget | None,
-        open_refs: dict[tuple[object, str], TicketRef],
+        open_refs: Refs,
     ) -> list[Work]:
         """Records how the batch ended; returns what this process goes on with, claimed in the same transaction."""
 

@@ -6,6 +6,7 @@ What is queued in the record and has no ticket gets a new one; nothing is spent 
 from __future__ import annotations
 
 import logging
+from typing import Any, cast
 from uuid import UUID
 
 from redis import Redis
@@ -28,7 +29,8 @@ _QUEUED = """
 WITH RECURSIVE queues AS (
     (SELECT queue FROM workflow_steps WHERE state = 'queued' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT s.queue FROM workflow_steps s WHERE s.state = 'queued' AND s.queue > q.queue ORDER BY s.queue LIMIT 1)
+    SELECT (SELECT s.queue FROM workflow_steps s
+            WHERE s.state = 'queued' AND s.queue > q.queue ORDER BY s.queue LIMIT 1)
     FROM queues q WHERE q.queue IS NOT NULL
 )
 SELECT o.run_id, r.definition_id, o.step, o.queue, count(*) AS n
@@ -74,24 +76,24 @@ class Reissuer:
         return len(lost)
 
 
-def _ref(row: object) -> TicketRef:
-    return TicketRef(row.run_id, row.definition_id, row.step, row.queue)  # type: ignore[attr-defined]
+def _ref(row: Any) -> TicketRef:
+    return TicketRef(row.run_id, row.definition_id, row.step, row.queue)
 
 
-def _refs(found: list[object]) -> list[TicketRef]:
-    return [_ref(row)._replace(slot=slot) for row in found for slot in range(min(row.n, 64))]  # type: ignore[attr-defined]
+def _refs(found: list[Any]) -> list[TicketRef]:
+    return [_ref(row)._replace(slot=slot) for row in found for slot in range(min(row.n, 64))]
 
 
 def _without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:
     held: set[tuple[str, UUID, str]] = set()
     for queue in {ref.queue for ref in refs}:
         key = Queue.redis_queue_namespace_prefix + queue
-        length = client.llen(key)
-        if length > _LONG:  # type: ignore[operator]
+        length = cast("int", client.llen(key))
+        if length > _LONG:
             log.info("queue %s holds %s tickets; lost ones are looked for when it is shorter", queue, length)
             held.update((queue, ref.run_id, ref.step) for ref in refs if ref.queue == queue)
             continue
-        for raw in client.lrange(key, 0, -1):  # type: ignore[union-attr]
+        for raw in cast("list[bytes]", client.lrange(key, 0, -1)):
             ref = parse(raw.decode(), queue)
             if ref is not None:
                 held.add((queue, ref.run_id, ref.step))

@@ -74,7 +74,7 @@ def publish(client: Redis, refs: Iterable[TicketRef]) -> int:
     queues: set[str] = set()
     count = 0
     for ref in refs:
-        pipe.hset(Job.key_for(ref.id), mapping=_hash(ref, stamp))
+        pipe.hset(Job.key_for(ref.id), mapping=_hash(ref, stamp))  # type: ignore[arg-type]
         pipe.expire(Job.key_for(ref.id), _TTL)
         pipe.rpush(Queue.redis_queue_namespace_prefix + ref.queue, ref.id)
         queues.add(Queue.redis_queue_namespace_prefix + ref.queue)

@@ -61,7 +61,7 @@ class Connections:
             self._main = None
 
 
-class TicketWorker(SimpleWorker):  # type: ignore[misc]
+class TicketWorker(SimpleWorker):
     """Serves queues of tickets until told to stop. Made after the fork, with a lease that the supervisor holds."""
 
     def __init__(self, queues: Sequence[str], client: Redis, holder: Holder, board: Board) -> None:
@@ -111,7 +111,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         if time.monotonic() - self._beat_at >= _HEARTBEAT:
             self._beat_at = time.monotonic()
             if not self.connection.exists(self.key):
-                self.register_birth()  # Redis was emptied: RQ would never register again
+                self.register_birth()  # type: ignore[no-untyped-call]  # Redis was emptied: RQ would never register again
             super().heartbeat(timeout, pipeline)
 
     def set_state(self, state: str, pipeline: Any = None) -> None:
@@ -139,7 +139,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
 
     def run_maintenance_tasks(self) -> None:
         """RQ's registries are not used, so there is nothing to clean."""
-        self.last_cleaned_at = now()
+        self.last_cleaned_at = now()  # type: ignore[assignment]
 
     def _install_signal_handlers(self) -> None:
         signal.signal(signal.SIGTERM, self.request_stop)
@@ -154,6 +154,6 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     def teardown(self) -> None:
         """Leaves RQ's list of workers; Redis may be gone, which changes nothing."""
         try:
-            super().teardown()
+            super().teardown()  # type: ignore[no-untyped-call]
         except RedisError:
             log.info("Redis is not there to say goodbye to")
