@@ -119,6 +119,6 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "django.request": {"level": "ERROR"},  # a page that is not there is the visitor's business
-        **{name: {"level": _environment.log_level} for name in ("orchestrator", "dashboard")},
+        **{name: {"level": _environment.log_level} for name in ("orchestrator", "dashboard", "switchyard")},
     },
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -61,11 +62,13 @@ def end(pid: int, is_alive: Callable[[], bool], *, first: signal.Signals, timeou
         os.kill(pid, first)
     except ProcessLookupError:
         return True
-    if wait_until(lambda: not is_alive(), timeout):
-        return True
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(), 5)
-    return False
+    by_itself = wait_until(lambda: not is_alive(), timeout)
+    if not by_itself:
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not is_alive(), 5)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # if we started it: leave no zombie to an init that does not reap
+    return by_itself
 
 
 class Log:
