@@ -141,6 +141,7 @@ class Environment:
     log_level: str
     behind_proxy: bool
     static_hashed: bool | None
+    web_processes: int
 
 
 def read_environment(env: Env) -> tuple[Environment, EngineSettings]:
@@ -160,6 +161,7 @@ def read_environment(env: Env) -> tuple[Environment, EngineSettings]:
         alert_webhook=read_url(env, "ALERT_WEBHOOK_URL", ("http", "https"), "https://hooks.example.com/abc"),
         log_level=read_choice(env, "LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
         behind_proxy=read_bool(env, "BEHIND_PROXY", False),
+        web_processes=read_int(env, "WEB_CONCURRENCY", 2, low=1, high=256),
         static_hashed=read_bool(env, "STATIC_HASHED", False) if env.str("STATIC_HASHED", "") else None,
     )
     return environment, load_engine_settings(env)

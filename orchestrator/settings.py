@@ -25,6 +25,7 @@ except ConfigError as error:
 
 DEBUG = _environment.debug
 PORT = _environment.port
+WEB_PROCESSES = _environment.web_processes
 DATABASE_IS_PRIVATE = not _environment.database
 REDIS_IS_PRIVATE = not _environment.redis
 REDIS_URL = _environment.redis or _private.redis

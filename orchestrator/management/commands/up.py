@@ -122,7 +122,7 @@ class Command(base.Command):
         bind = f"[{self.address}]" if ":" in self.address else self.address
         return [
             *(sys.executable, "-m", "gunicorn", "orchestrator.wsgi", "--bind", f"{bind}:{settings.PORT}"),
-            *("--worker-class", "gthread", "--workers", os.environ.get("WEB_CONCURRENCY", "2"), "--threads", "4"),
+            *("--worker-class", "gthread", "--workers", str(settings.WEB_PROCESSES), "--threads", "4"),
             *("--graceful-timeout", "5", "--log-level", "warning", *memory),
         ]
 
