@@ -43,7 +43,7 @@ class Estimate:
 
 
 def estimate(run: Run, now: datetime | None = None, reached: datetime | None = None) -> Estimate | None:
-    """The estimate for a running run, or None: not enough history, or the run is not under way. Two queries at most.
+    """The estimate for a running run, or None: it is not under way, or too few runs took as long. Two queries at most.
 
     ``reached``: when the run came to its current step, where the caller knows.
     """
@@ -55,8 +55,10 @@ def estimate(run: Run, now: datetime | None = None, reached: datetime | None = N
         return None
     start = run.available_at if run.started_at is None and run.available_at and run.available_at > now else now
     spent = max((now - (reached or _reached(run))).total_seconds(), 0.0) if start == now else 0.0
-    # What is left for those that took longer than this run has already; past them all, it may end any moment.
-    left = sorted(after - spent for _, after in history if after > spent) or [0.0]
+    # What was left for those that took longer than this run has already.
+    left = sorted(after - spent for _, after in history if after > spent)
+    if not left:
+        return None
     late = 0.0
     if run.deadline_at is not None:
         until = (run.deadline_at - start).total_seconds()

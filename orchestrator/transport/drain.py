@@ -66,6 +66,10 @@ class Drainer:
             works = self._settle(closures, more, budget if going_on else None, open_refs)
         return list(open_refs.values())
 
+    def rows_of(self, ref: TicketRef) -> int:
+        """How many rows the ticket's step can have in one run."""
+        return load_plan(self._connect(), ref.definition_id).rows_of(ref.step)
+
     def _can_run(self, ref: TicketRef) -> bool:
         """Whether this process has the handler; if not, the step stays queued and no attempt is spent."""
         plan = load_plan(self._connect(), ref.definition_id)
@@ -79,10 +83,10 @@ class Drainer:
     def _tickets(self, open_refs: Refs, budget: Budget) -> list[Ticket]:
         """How much to claim for the tickets in hand."""
         found = []
-        conn = self._connect()
         for ref in open_refs.values():
-            rows = load_plan(conn, ref.definition_id).rows_of(ref.step)
-            most = budget.take((ref.definition_id, ref.step), min(rows, self.pace.max_batch), alone=True)
+            most = budget.take(
+                (ref.definition_id, ref.step), min(self.rows_of(ref), self.pace.max_batch), alone=True
+            )
             if most:
                 found.append(Ticket(ref.run_id, ref.step, most))
             if not budget.left:
@@ -115,7 +119,7 @@ class Drainer:
         for ticket in tickets:
             key = (ticket.run_id, ticket.step)
             ref = open_refs.get(key)
-            if ref and (got.get(key, 0) < ticket.most or load_plan(conn, ref.definition_id).rows_of(ref.step) == 1):
+            if ref and (got.get(key, 0) < ticket.most or self.rows_of(ref) == 1):
                 del open_refs[key]
         return works
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
+from uuid import UUID
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -94,15 +95,24 @@ class TicketWorker(SimpleWorker):
             pipe.lrem(self.queues[0].intermediate_queue_key, 1, ref.id)
         pace = self.drainer.pace
         key = (ref.definition_id, ref.step)
-        room = pace.cap(key) - 1 if pace.is_short(key) else 0
-        if room:
+        rows = self.drainer.rows_of(ref)
+        room = pace.cap(key) // rows - 1 if pace.is_short(key) else 0
+        if room > 0:
             pipe.lpop(Queue.redis_queue_namespace_prefix + ref.queue, room)
-        popped = pipe.execute()[-1] if room else None
+        popped = pipe.execute()[-1] if room > 0 else None
         refs = [r for r in (tickets.parse(i.decode(), ref.queue) for i in popped or []) if r is not None]
-        short = [r for r in refs if pace.is_short((r.definition_id, r.step))]
-        tickets.push_back(self.connection, [r for r in refs if r not in short])
-        tickets.forget(self.connection, short)
-        return short
+        kept: dict[tuple[UUID, str], tickets.TicketRef] = {}
+        back = []
+        for r in refs:
+            # Not proven short, or a second ticket of one fan-out, which is for another worker: back to the head.
+            fits = pace.is_short((r.definition_id, r.step)) and (r.run_id, r.step) != (ref.run_id, ref.step)
+            if fits and (r.run_id, r.step) not in kept:
+                kept[r.run_id, r.step] = r
+            else:
+                back.append(r)
+        tickets.push_back(self.connection, back)
+        tickets.forget(self.connection, list(kept.values()))
+        return list(kept.values())
 
     # RQ's loop, leaner.
 

@@ -4,6 +4,7 @@ UPDATE workflow_steps s
 SET state = 'queued', attempt = s.attempt - 1, token = NULL, lease_id = NULL, ready_at = now(),
     started_at = CASE WHEN s.attempt > 1 THEN s.started_at END,
     first_started_at = CASE WHEN s.attempt > 1 THEN s.first_started_at END
-FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(tokens)s::bigint[]) AS c(id, attempt, token)
-WHERE s.id = c.id AND s.state = 'running' AND s.attempt = c.attempt AND s.token = c.token
+FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(tokens)s::bigint[],
+            array_fill('running'::text, ARRAY[cardinality(%(ids)s::bigint[])])) AS c(id, attempt, token, was)
+WHERE s.id = c.id AND s.state = c.was AND s.attempt = c.attempt AND s.token = c.token
 RETURNING s.id, s.run_id, s.step, s.queue

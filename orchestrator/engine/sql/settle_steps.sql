@@ -4,20 +4,21 @@
 --   attempt is tried again, and after a cancel or a passed deadline nothing fails any more, it is cancelled.
 -- The counters of the fan-outs go down by the rows really changed, aggregated (a row is updated once a statement).
 -- Lock order: steps after their runs; fan-outs are guarded by the lock of their run.
--- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key.
+-- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key. (`was` comes from a materialised row so that the planner
+--   does not take the small but churning index of running rows instead of the key.)
 WITH closing AS (
     SELECT * FROM unnest(
         %(ids)s::bigint[], %(attempts)s::int[], %(tokens)s::bigint[], %(states)s::text[], %(causes)s::text[],
         %(delays)s::float8[], %(outputs)s::text[], %(refs)s::text[], %(errors)s::text[]
     ) AS c(id, attempt, token, state, cause, delay, output, ref, error)
-), decided AS (
-    SELECT s.id, c.token, c.cause, c.delay, c.output, c.ref, c.error,
+), decided AS MATERIALIZED (
+    SELECT s.id, c.attempt, c.token, 'running'::text AS was, c.cause, c.delay, c.output, c.ref, c.error,
            CASE WHEN r.stop IS NULL OR s.kind = 'compensation' OR c.state IN ('done', 'skipped')
                   OR (r.stop = 'failure' AND c.state = 'failed') THEN c.state
                 ELSE 'cancelled' END AS state,
            r.stop
     FROM closing c
-    JOIN workflow_steps s ON s.id = c.id AND s.state = 'running' AND s.attempt = c.attempt AND s.token = c.token
+    JOIN workflow_steps s ON s.id = c.id
     JOIN workflow_runs r ON r.id = s.run_id
 ), changed AS (
     UPDATE workflow_steps s
@@ -35,7 +36,7 @@ WITH closing AS (
         lease_id = NULL,
         finished_at = CASE WHEN l.state <> 'waiting' THEN clock_timestamp() END
     FROM decided l
-    WHERE s.id = l.id AND s.state = 'running' AND s.token = l.token
+    WHERE s.id = l.id AND s.state = l.was AND s.attempt = l.attempt AND s.token = l.token
     RETURNING s.id, s.run_id, s.step, s.shard, s.kind, s.state, s.cause, s.attempt, s.started_at, s.ready_at, s.worker,
               s.undoes_id, s.undoes_steps, s.error::text AS error_text
 ), closed AS (
