@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from dashboard.queries.run_steps import RowView, StepView
 from dashboard.words import Look
-from orchestrator.core.states import NodeState, RunState, StepState, WaitingFor
+from orchestrator.core.states import Cause, NodeState, RunState, StepState, WaitingFor
 from orchestrator.engine.explain_words import span
 from orchestrator.models import Run, Step
 
@@ -61,8 +61,16 @@ class Timeline:
     now: float | None
     deadline: float | None
     left_out: int
+
     kinds: set[str]
     planned: bool
+
+    @property
+    def anchors(self) -> tuple[str, str]:
+        """How the words "now" and "deadline" are set, so that they do not cover each other."""
+        if self.now is None or self.deadline is None or abs(self.now - self.deadline) > 16:
+            return "middle", "middle"
+        return ("start", "end") if self.now > self.deadline else ("end", "start")
 
 
 class _Axis:
@@ -173,7 +181,8 @@ def _row_marks(axis: _Axis, view: RowView, undos: Undos, now: datetime) -> list[
         start = attempt.started_at or attempt.finished_at
         if last_end and start > last_end:
             marks.append(axis.mark("wait", last_end, start))
-        marks.append(axis.mark("fail", start, attempt.finished_at))
+        kind = "f-idle" if attempt.cause == Cause.CANCELLED else "fail"
+        marks.append(axis.mark(kind, start, attempt.finished_at))
         last_end = attempt.finished_at
     if row.state == StepState.RUNNING and row.started_at:
         marks.append(axis.mark("f-run", row.started_at, now))

@@ -66,6 +66,11 @@ class RunPage:
         return self.facts.now
 
     @property
+    def waits_for_approval(self) -> bool:
+        """Whether somebody has to decide before the run goes on."""
+        return any(view.tally.waits["approval"] for view in self.views)
+
+    @property
     def live(self) -> bool:
         """Whether the run can still change by itself."""
         return not self.facts.terminal
@@ -127,7 +132,7 @@ class RunPage:
         found, deadline = self.estimate, self.run.deadline_at
         if found is None:
             undoing = self.run.state == RunState.COMPENSATING or self.run.stop
-            why = "the run is stopping" if undoing else "too few finished runs of this version"
+            why = "the run is stopping" if undoing else "too few finished runs to compare with"
             attempts = Fact("Attempts", f"{self.attempts:,}", small=f"{self.failed_attempts:,} failed")
             return [Fact("Expected end", "–", small=why), attempts]
         end = Fact("Expected end", clock(found.p50, self.now), small=f"nine in ten by {clock(found.p90, self.now)}")
@@ -177,10 +182,7 @@ class RunPage:
         """The graph in both orientations; none when it is too large."""
         return pictures(self.views, self.now, self.panel)
 
-    @property
-    def too_large(self) -> bool:
-        """Whether the graph is left out for its size."""
-        return len(self.views) > MAX_NODES
+    too_large = property(lambda self: len(self.views) > MAX_NODES, doc="Whether the graph is left out for its size.")
 
     @cached_property
     def undos(self) -> list[Step]:
@@ -280,8 +282,7 @@ def run_tag(run: Run, *scope: object) -> str:
 def run_page(
     run: Run, *, show: str = "", panel: str = "", shards: str = "", state: str = "", after: int = -1
 ) -> RunPage:
-    """Reads the page. ``show``: "", all, open, failed. ``panel``: the step that is open. ``shards``: the fan-out of
-    which all shards are listed, those in ``state`` behind ordinal ``after``."""
+    """Reads the page. ``show``: "", all, open, failed; ``panel``: the step opened; ``shards``: a fan-out to list."""
     facts = Facts(run)
     views = step_views(facts, usual_lengths(run.workflow, run.version))
     page = RunPage(

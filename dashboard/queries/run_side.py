@@ -143,8 +143,8 @@ def trail(run: Run) -> list[TrailEntry]:
     tries = Attempt.objects.filter(run=run).select_related("step_row").order_by("-id")
     tries = tries.defer("error", "step_row__output", "step_row__item", "step_row__log")[: TRAIL // 2 + 1]
     # Where many shards fail, their attempts would crowd out what people did.
-    tries = list(tries) if len(tries) <= TRAIL // 2 else list(tries)[:3]
-    entries = [_record(record) for record in records] + [_attempt(attempt) for attempt in tries]
+    shown = list(tries) if len(tries) <= TRAIL // 2 else list(tries)[:3]
+    entries = [_record(record) for record in records] + [_attempt(attempt) for attempt in shown]
     if len(records) <= TRAIL and not any(record.action == "submit" for record in records):
         by = f" by {run.submitted_by}" if run.submitted_by else ""
         entries.append(TrailEntry(run.submitted_at, f"Run submitted{by}", "", bool(run.submitted_by)))

@@ -63,8 +63,9 @@ class RowView:
     @property
     def failures(self) -> int:
         """Attempts that failed; those of a row beyond what was read are counted by the row's number."""
-        ended_well = self.row.state in (StepState.DONE, StepState.RUNNING, StepState.SKIPPED)
-        return max(len(self.attempts), self.row.attempt - (1 if ended_well else 0), 0)
+        row, read = self.row, sum(attempt.cause != Cause.CANCELLED for attempt in self.attempts)
+        last_failed = row.state in FAILED or row.waiting_for == WaitingFor.RETRY
+        return max(read, row.attempt - (0 if last_failed else 1), 0)
 
 
 @dataclass
@@ -133,8 +134,8 @@ def row_look(row: Step, undo_failed: bool = False) -> Look:
 def step_views(facts: Facts, usual: dict[str, float]) -> list[StepView]:
     """Every step of the definition in its order, with the rows that are shown. Three queries."""
     rows = Step.objects.filter(run=facts.run, kind=Kind.STEP).order_by()
-    sums = {
-        s["step"]: s
+    sums: dict[str, dict[str, Any]] = {
+        s["step"]: dict(s)
         for s in rows.values("step").annotate(
             start=Min("first_started_at"),
             end=Max("finished_at"),

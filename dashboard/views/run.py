@@ -43,7 +43,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "run": found,
         "panel": panel(page.facts, page.views, get["step"], get["shard"]) if get["step"] else None,
         "panel_missing": get["step"],
-        "actions": actions(found, operator),
+        "actions": actions(found, operator, waits_for_approval=page.waits_for_approval),
         "artifacts": artifacts.of_run(found.id),
     }
     return live_page(request, "run/index.html", context, tag=tag)

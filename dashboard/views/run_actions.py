@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboard.access import actor_of, require_role
 from dashboard.queries.run import find_run
+from dashboard.queries.run_actions import is_held
 from dashboard.render import FRAGMENT, PAGE, is_fragment
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid, NotAllowed, NotFound, SwitchyardError
@@ -96,7 +97,7 @@ def _serve(
 
 def _cancel_context(run: Run, force: bool) -> dict[str, Any]:
     seen = operate.preview_cancel(run.id, force)
-    if run.stop and not force:
+    if run.stop and not force and not is_held(run):
         raise Conflict("this run is stopping already; force ends what still runs")
     undo = [(item.handler, f"undoes {item.step}{f', {item.shard}' if item.shard else ''}") for item in seen.undo]
     steps = len({item.step for item in seen.undo if item.step in plan(run.definition_id).by_id})

@@ -20,50 +20,14 @@ from tests.harness.factory import Build, make, step_spec, workflow_spec
 pytestmark = pytest.mark.django_db
 
 RUN_KEYS = {
-    "id",
-    "workflow",
-    "version",
-    "subject_id",
-    "labels",
-    "state",
-    "cause",
-    "compensation",
-    "progress",
-    "where",
-    "current_steps",
-    "pending",
-    "input",
-    "output",
-    "submitted_at",
-    "started_at",
-    "finished_at",
-    "deadline_at",
-    "updated_at",
-    "cancel_requested_at",
-    "eta",
-    "at_risk",
-    "parent",
-    "steps",
-    "compensations",
-}
+    "id", "workflow", "version", "subject_id", "labels", "state", "cause", "compensation", "progress", "where",
+    "pending", "current_steps", "input", "output", "submitted_at", "started_at", "finished_at", "deadline_at",
+    "updated_at", "cancel_requested_at", "eta", "at_risk", "parent", "steps", "compensations",
+}  # fmt: skip
 STEP_KEYS = {
-    "id",
-    "step",
-    "shard",
-    "kind",
-    "state",
-    "cause",
-    "attempt",
-    "max_attempts",
-    "progress",
-    "queue",
-    "waiting_for",
-    "started_at",
-    "finished_at",
-    "output",
-    "error",
-    "children",
-}
+    "id", "step", "shard", "kind", "state", "cause", "attempt", "max_attempts", "progress", "queue", "waiting_for",
+    "started_at", "finished_at", "output", "error", "children",
+}  # fmt: skip
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 

@@ -279,3 +279,8 @@ def test_a_definition_of_one_step_without_say() -> None:
     assert found.next.startswith("Then the run is done.")
     assert found.reply == "This is in progress."
     assert video_spec()["steps"][0]["say"]
+
+
+def test_a_run_longer_than_all_before_it_has_no_estimate() -> None:
+    history(MIN_SAMPLE, 900)
+    assert estimate(make("overdue")) is None
