@@ -10,9 +10,9 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.COMPENSATING, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
     RunState.COMPENSATING: frozenset({RunState.FAILED, RunState.CANCELLED, RunState.RUNNING}),
     RunState.DONE: frozenset(),
-    # Only an audited retry leaves a terminal state.
-    RunState.FAILED: frozenset({RunState.RUNNING}),
-    RunState.CANCELLED: frozenset({RunState.RUNNING}),
+    # Only an audited retry, or the replay of an undo, leaves a terminal state.
+    RunState.FAILED: frozenset({RunState.RUNNING, RunState.COMPENSATING}),
+    RunState.CANCELLED: frozenset({RunState.RUNNING, RunState.COMPENSATING}),
 }
 
 STEP_MOVES: dict[StepState, frozenset[StepState]] = {

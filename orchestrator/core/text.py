@@ -41,10 +41,9 @@ def to_json(value: Any, what: str = "value") -> str:
         raise NotStorable(f"{what} is nested too deeply to be stored") from None
     except (TypeError, ValueError, UnicodeError) as exc:
         raise NotStorable(f"{what} is not JSON: {describe_exception(exc, 300)}") from None
-    if "\\u0000" in text:
-        # The text may hold an escaped backslash before "u0000"; only a real NUL character counts.
-        if _has_nul(value):
-            raise NotStorable(f"{what} holds a NUL character (\\u0000), which PostgreSQL cannot store")
+    # The text may hold an escaped backslash before "u0000"; only a real NUL character counts.
+    if "\\u0000" in text and _has_nul(value):
+        raise NotStorable(f"{what} holds a NUL character (\\u0000), which PostgreSQL cannot store")
     if not text.isascii():
         try:
             text.encode("utf-8")

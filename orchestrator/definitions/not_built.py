@@ -10,7 +10,6 @@ NOT_BUILT: frozenset[str] = frozenset(
     {
         "exclusive",
         "schedule",
-        "on_failure.hold",
         "step.approval",
         "step.input",
         "step.join_timeout",

@@ -84,6 +84,8 @@ class RunEdit:
     error: str | None = None
     stop: StopReason | None = None
     compensation: str | None = None
+    #: Seconds to wait for an operator before the undo begins; 0 ends a wait.
+    hold: float | None = None
     output: str | None = None
     output_ref: str | None = None
     new_steps: list[NewStep] = field(default_factory=list)

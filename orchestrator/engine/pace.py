@@ -82,7 +82,7 @@ class Budget:
         return self._seconds > 0 and self._items > 0
 
     def take(self, key: Key, count: int, *, alone: bool = False) -> int:
-        """How many of ``count`` items of a step fit. ``alone``: also one that is not proven short, in an empty batch."""
+        """How many of ``count`` items of a step fit. ``alone``: also one not proven short, in an empty batch."""
         if not self._pace.is_short(key):
             if alone and not self._taken and count:
                 self._taken, self._items = 1, 0

@@ -27,7 +27,7 @@ from orchestrator.engine.plans import load_plan
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.submit import begin
 from orchestrator.engine.transitions import Closure
-from orchestrator.engine.unwind import resolve
+from orchestrator.engine.unwind import end_hold, is_held, resolve
 
 log = logging.getLogger("switchyard.recover")
 LIMIT = 500
@@ -133,6 +133,27 @@ def _miss_deadline(conn: Connection, run_id: UUID) -> int:
             edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
             resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, counts)
+        return 1
+
+    return in_transaction(conn, work)
+
+
+def end_holds(conn: Connection, limit: int = LIMIT) -> int:
+    """Begins the undo of held runs whose time for an operator is up; returns how many."""
+    query = """
+        SELECT id FROM workflow_runs
+        WHERE stop IS NOT NULL AND state = 'compensating' AND compensation = 'pending' AND hold_until <= now()
+        LIMIT %s"""
+    return sum(_safely(r.id, partial(_end_hold, conn, r.id)) for r in rows(conn, query, [limit]))
+
+
+def _end_hold(conn: Connection, run_id: UUID) -> int:
+    def work() -> int:
+        edit = _lock(conn, run_id)
+        if edit is None or not is_held(edit.row):
+            return 0
+        end_hold(conn, edit)
+        transitions.write(conn, [edit], None, {})
         return 1
 
     return in_transaction(conn, work)

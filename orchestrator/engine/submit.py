@@ -14,6 +14,7 @@ from orchestrator.core.actor import Actor
 from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.core.errors import Conflict, Invalid, TooLarge
 from orchestrator.core.ids import new_run_id
+from orchestrator.core.states import STEP_TERMINAL
 from orchestrator.core.text import NotStorable, to_json
 from orchestrator.engine import transitions
 from orchestrator.engine.advance import open_ready
@@ -25,7 +26,7 @@ from orchestrator.engine.unwind import resolve
 
 MAX_INPUT = 1_048_576
 _NOTIFY_EVERY = 0.02
-_last_notify = 0.0
+_notified = {"at": 0.0}
 SUBMITTER = Actor("code", "operator")
 #: Definitions that a request has looked up: (workflow, version or None) -> id.
 Known = dict[tuple[str, int | None], int]
@@ -47,7 +48,7 @@ class Submission:
 def submit(
     workflow: str,
     subject_id: str,
-    input: Mapping[str, Any] | None = None,
+    input: Mapping[str, Any] | None = None,  # noqa: A002 - the SDK's word
     *,
     idempotency_key: str | None = None,
     version: int | None = None,
@@ -114,14 +115,14 @@ def check(
     known: Known,
     workflow: str,
     subject_id: str,
-    input: Any = None,
+    input: Any = None,  # noqa: A002
     idempotency_key: str | None = None,
     version: int | None = None,
     deadline: str | float | None = None,
     delay: str | float | None = None,
     labels: Any = None,
 ) -> Submission:
-    """Checks a request; reads the definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
+    """Checks a request; reads definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
     wanted = (_text(workflow, "workflow"), version)
     if wanted not in known:
         known[wanted] = latest_definition(caller_connection(), *wanted)
@@ -232,7 +233,8 @@ def _first_steps(plan: Plan) -> RunEdit | None:
         edit.candidates.extend(node.index for node in plan.roots)
         try:
             open_ready(edit, _no_reading)
-            simple = not edit.stopping and edit.open_rows and not any(f.bulk for f in edit.fan_outs)
+            ended = any(new.state in STEP_TERMINAL for new in edit.new_steps)
+            simple = not (edit.stopping or ended or any(f.bulk for f in edit.fan_outs))
         except _DependsOnInput:
             simple = False
         _first[plan.definition_id] = edit if simple else None
@@ -270,9 +272,8 @@ def _same_run(conn: Connection, workflow: str, request: Submission) -> UUID:
 
 def _wakes() -> bool:
     """Whether to wake the dispatcher. Debounced: notifying makes commits queue up behind one another."""
-    global _last_notify
     now = time.monotonic()
-    if now - _last_notify < _NOTIFY_EVERY:
+    if now - _notified["at"] < _NOTIFY_EVERY:
         return False
-    _last_notify = now
+    _notified["at"] = now
     return True

@@ -240,7 +240,7 @@ def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
     params = {
         **_columns(edits, runs="id", deltas="delta", current_steps="current_step", states="state", causes="cause",
                    errors="error", stops="stop", compensations="compensation", outputs="output",
-                   output_refs="output_ref"),
+                   output_refs="output_ref", holds="hold"),
         "node_states": ["".join(e.nodes) for e in edits],
     }  # fmt: skip
     put(conn, sql("update_runs"), params)
@@ -282,6 +282,12 @@ def reopen_run(conn: Connection, run_id: UUID, node_states: str) -> Any:
     return lock_runs(conn, [run_id])[0]
 
 
+def reopen_undo(conn: Connection, run_id: UUID, row_id: int, retries: int) -> Any:
+    """A failed compensation of an ended run is queued again and the run compensates; the locked run as it is now."""
+    put(conn, sql("reopen_undo"), {"run": run_id, "row": row_id, "retries": retries})
+    return lock_runs(conn, [run_id])[0]
+
+
 def start_delayed(conn: Connection, limit: int) -> list[Any]:
     """Starts the clocks of delayed runs whose time has come; locked, for their first steps to be opened."""
     started = rows(conn, sql("start_delayed"), {"limit": limit})
@@ -299,3 +305,14 @@ def note_missed_deadline(conn: Connection, run_id: UUID) -> bool:
         UPDATE workflow_runs SET deadline_missed_at = clock_timestamp()
         WHERE id = %s AND state = 'running' AND deadline_at < now() AND deadline_missed_at IS NULL RETURNING id"""
     return bool(rows(conn, query, [run_id]))
+
+
+def clear_partial(conn: Connection, run_id: UUID) -> bool:
+    """Clears the note of an incomplete undo when no dead letter of an undo is open any more."""
+    query = """
+        UPDATE workflow_runs SET compensation = 'done', updated_at = clock_timestamp()
+        WHERE id = %(run)s AND compensation = 'partial' AND NOT EXISTS (
+            SELECT 1 FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id
+            WHERE d.run_id = %(run)s AND d.state = 'open' AND s.kind = 'compensation')
+        RETURNING id"""
+    return bool(rows(conn, query, {"run": run_id}))

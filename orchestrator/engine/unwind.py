@@ -75,11 +75,29 @@ def _begin(conn: Connection, edit: RunEdit) -> None:
     if not planned:
         _finish_stopped(edit, None)
         return
+    hold = edit.plan.spec.on_failure.hold
+    if hold and edit.stopping is not StopReason.CANCEL and edit.now_state is RunState.RUNNING:
+        edit.hold = hold
+        edit.compensation = Undo.PENDING
+        edit.move(RunState.COMPENSATING, json.dumps({"state": RunState.COMPENSATING, "held": True}))
+        return
     transitions.insert_compensations(conn, edit.id, planned)
     edit.delta += len(planned)
     edit.compensation = Undo.RUNNING
-    edit.move(RunState.COMPENSATING, json.dumps({"state": RunState.COMPENSATING, "undoing": len(planned)}))
+    after = json.dumps({"state": RunState.COMPENSATING, "undoing": len(planned)})
+    edit.move(RunState.COMPENSATING, after)
     _release_wave(conn, edit)
+
+
+def is_held(run: Any) -> bool:
+    """Whether a run (locked row or model) waits for an operator before its undo begins."""
+    return bool(run.state == RunState.COMPENSATING and run.compensation == Undo.PENDING)
+
+
+def end_hold(conn: Connection, edit: RunEdit) -> None:
+    """Begins the undo of a held run: its time is up, or an operator has decided."""
+    edit.hold = 0.0
+    _begin(conn, edit)
 
 
 def _close_letters(edit: RunEdit) -> None:

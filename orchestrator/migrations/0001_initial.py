@@ -5,8 +5,9 @@ import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.expressions
 import django.db.models.functions.datetime
-import orchestrator.core.states
 from django.db import migrations, models
+
+import orchestrator.core.states
 
 
 class Migration(migrations.Migration):

@@ -17,11 +17,13 @@ from orchestrator.services.postgres import Postgres
 from orchestrator.services.state import ServicesError, load, locked, save
 from orchestrator.services.valkey import Valkey
 
-__all__ = ["LOCAL", "PROJECT", "ServicesError", "Urls", "ensure", "private_names", "reset", "status", "stop"]
+__all__ = ["LOCAL", "OF_UP", "PROJECT", "ServicesError", "Urls", "ensure", "private_names", "reset", "status", "stop"]
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 #: What this machine keeps of the project: data of the private servers, addresses, sign-ins, artifacts.
 LOCAL = Path(os.environ.get("LOCAL_DIR") or PROJECT / ".local").absolute()
+#: File in ``.local`` that lists the servers which ``manage.py up`` is to stop when it ends.
+OF_UP = "up.servers"
 #: Name in ``services.json`` and on the command line -> (class, environment variable, key of the address).
 _SERVERS: dict[str, tuple[type[Postgres] | type[Valkey], str, str]] = {
     "postgres": (Postgres, "DATABASE_URL", "database"),

@@ -49,6 +49,7 @@ class Dispatcher:
             (0.25, recover.fire_timers),
             (0.5, recover.start_delayed),
             (min(1.0, sweep), recover.enforce_deadlines),
+            (1.0, recover.end_holds),
             (sweep, recover.reap_lost),
             (1.0, reissuer.if_emptied),
             (EVERY, reissuer.stale),

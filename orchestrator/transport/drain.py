@@ -84,9 +84,7 @@ class Drainer:
         """How much to claim for the tickets in hand."""
         found = []
         for ref in open_refs.values():
-            most = budget.take(
-                (ref.definition_id, ref.step), min(self.rows_of(ref), self.pace.max_batch), alone=True
-            )
+            most = budget.take((ref.definition_id, ref.step), min(self.rows_of(ref), self.pace.max_batch), alone=True)
             if most:
                 found.append(Ticket(ref.run_id, ref.step, most))
             if not budget.left:

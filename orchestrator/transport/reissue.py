@@ -88,7 +88,7 @@ def _without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:
     held: set[tuple[str, UUID, str]] = set()
     for queue in {ref.queue for ref in refs}:
         key = Queue.redis_queue_namespace_prefix + queue
-        length = cast("int", client.llen(key))
+        length = client.llen(key)
         if length > _LONG:
             log.info("queue %s holds %s tickets; lost ones are looked for when it is shorter", queue, length)
             held.update((queue, ref.run_id, ref.step) for ref in refs if ref.queue == queue)

@@ -12,12 +12,14 @@ SET node_states = u.node_states,
     compensation = coalesce(u.compensation, r.compensation),
     output = coalesce(u.output::jsonb, r.output),
     output_ref = coalesce(u.output_ref, r.output_ref),
+    hold_until = CASE WHEN u.hold > 0 THEN clock_timestamp() + u.hold * interval '1 second'
+                      WHEN u.hold = 0 THEN NULL ELSE r.hold_until END,
     updated_at = clock_timestamp(),
     exclusive_key = CASE WHEN u.state IN ('done', 'failed', 'cancelled') THEN NULL ELSE r.exclusive_key END,
     finished_at = CASE WHEN u.state IN ('done', 'failed', 'cancelled') THEN clock_timestamp() ELSE r.finished_at END
 FROM unnest(
     %(runs)s::uuid[], %(node_states)s::text[], %(deltas)s::int[], %(current_steps)s::text[], %(states)s::text[],
     %(causes)s::text[], %(errors)s::text[], %(stops)s::text[], %(compensations)s::text[], %(outputs)s::text[],
-    %(output_refs)s::text[]
-) AS u(id, node_states, delta, current_step, state, cause, error, stop, compensation, output, output_ref)
+    %(output_refs)s::text[], %(holds)s::float8[]
+) AS u(id, node_states, delta, current_step, state, cause, error, stop, compensation, output, output_ref, hold)
 WHERE r.id = u.id

@@ -65,6 +65,7 @@ class Command(base.Command):
     def _start(self) -> services.Urls:
         names = services.private_names(services.LOCAL)
         urls = services.ensure(names=names)
+        (services.LOCAL / services.OF_UP).unlink(missing_ok=True)  # asked for by name, they stay
         if "postgres" in names:
             migrate_private(urls)
         return urls

@@ -65,6 +65,7 @@ class Command(base.Command):
                 if started:
                     self.note(f"stopping {' and '.join(started)}")
                     services.stop(names=[STOPPABLE[name] for name in started])
+                    (settings.LOCAL_DIR / services.OF_UP).unlink(missing_ok=True)
 
     def _refuse_a_second(self, lock: Any) -> None:
         try:
@@ -82,10 +83,17 @@ class Command(base.Command):
         lock.flush()
 
     def _start_servers(self) -> tuple[str, ...]:
+        """Starts the private servers that are needed; answers the ones to stop in the end.
+
+        Those are the ones started here, and the ones that an earlier ``up`` started and was killed before it could stop.
+        """
         self.urls = services.ensure()
         if self.urls.started:
             self.note(f"started the private {' and '.join(self.urls.started)}")
-        return self.urls.started
+        left = settings.LOCAL_DIR / services.OF_UP
+        ours = tuple(dict.fromkeys([*self.urls.started, *(left.read_text().split() if left.exists() else [])]))
+        left.write_text("\n".join(ours))
+        return ours
 
     def _make_ready(self) -> list[str]:
         """Tables, static files, workflows, sign-ins, example runs; answers the queues to work on."""

@@ -1,0 +1,110 @@
+"""What people do with permanent failures: replay, discard, settle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from orchestrator.core.actor import Actor, require
+from orchestrator.core.errors import Conflict, NotFound
+from orchestrator.core.states import DeadLetterState, RunState
+from orchestrator.engine import history, transitions
+from orchestrator.engine.db import Connection, caller_transaction, notify, rows
+from orchestrator.engine.edit import Audit, RunEdit
+from orchestrator.engine.operate_runs import lock_run, retry_run
+
+
+def _open_letter(conn: Connection, letter_id: int) -> Any:
+    query = """
+        SELECT d.id, d.run_id, d.step_row_id, d.state, d.step, d.shard, s.kind
+        FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id WHERE d.id = %s FOR UPDATE OF d"""
+    found = rows(conn, query, [letter_id])
+    if not found:
+        raise NotFound(f"there is no dead letter {letter_id}")
+    if found[0].state != DeadLetterState.OPEN:
+        raise Conflict(f"dead letter {letter_id} is {found[0].state} already")
+    return found[0]
+
+
+def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
+    """Runs this one row again with a fresh budget, and what it blocked after it. Of an undo: just the undo.
+
+    Raises:
+        NotFound, NotAllowed, Invalid, Conflict: as :func:`retry_run`; also when the letter is not open.
+    """
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
+        if not found:
+            raise NotFound(f"there is no dead letter {letter_id}")
+        lock_run(conn, found[0].run_id)
+        letter = _open_letter(conn, letter_id)
+        if letter.kind == "compensation":
+            _replay_undo(conn, letter, actor, reason)
+            return
+        retry_run(letter.run_id, actor, reason, only=[letter.step_row_id])
+
+
+def _replay_undo(conn: Connection, letter: Any, actor: Actor, reason: str) -> None:
+    row, plan = lock_run(conn, letter.run_id)
+    if row.state not in (RunState.FAILED, RunState.CANCELLED):
+        raise Conflict(
+            f"run {row.id} is {row.state}: its step has been or will be run again, so this undo can only be settled "
+            "with a note"
+        )
+    history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.REPLAYED, "")
+    spec = plan.compensations[letter.step]
+    edit = RunEdit.of(transitions.reopen_undo(conn, row.id, letter.step_row_id, spec.retries), plan)
+    edit.ticket(letter.step, spec.queue)
+    edit.current_step = letter.step
+    before = json.dumps({"state": row.state, "dead_letter": letter.id, "compensation": row.compensation})
+    after = json.dumps({"state": "compensating", "undo": letter.step, "shard": letter.shard})
+    edit.audits.append(Audit("replay", before, after, actor.name, actor.role, reason.strip()))
+    transitions.write(conn, [edit], None, {})
+    notify(conn)
+
+
+def settle_dead_letter(letter_id: int, actor: Actor, note: str) -> None:
+    """Closes the dead letter of an undo with a note of what a person did instead; the last one clears the run's flag.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such letter, role below admin, no note.
+        Conflict: the letter is not open, or is not of an undo.
+    """
+    require(actor, "admin", note)
+    with caller_transaction() as conn:
+        found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
+        if not found:
+            raise NotFound(f"there is no dead letter {letter_id}")
+        lock_run(conn, found[0].run_id)
+        letter = _open_letter(conn, letter_id)
+        if letter.kind != "compensation":
+            raise Conflict("only the dead letter of an undo can be settled; replay or discard this one")
+        history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.SETTLED, note.strip())
+        cleared = transitions.clear_partial(conn, letter.run_id)
+        before = json.dumps({"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"})
+        after = json.dumps({"state": "settled", "partial_cleared": cleared})
+        record = Audit("settle", before, after, actor.name, actor.role, note.strip())
+        history.insert_audit(conn, [(letter.run_id, record)])
+
+
+def discard_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
+    """Closes a dead letter without running anything. The run stays as it is.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such letter, role below operator, no reason.
+        Conflict: the letter is not open.
+    """
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        letter = _open_letter(conn, letter_id)
+        history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.DISCARDED, reason.strip())
+        record = Audit(
+            "discard",
+            json.dumps({"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"}),
+            json.dumps({"state": "discarded"}),
+            actor.name,
+            actor.role,
+            reason.strip(),
+        )
+        history.insert_audit(conn, [(letter.run_id, record)])
