@@ -105,7 +105,8 @@ def _apply(
     """Brings what was really closed into the edits, and writes the history of what did not succeed."""
     by_id = {c.step_id: c for c in closures}
     failed, dead = [], []
-    for row in changed:
+    # What failed comes first, so that the run says why, and not that a join of the same batch is not met.
+    for row in sorted(changed, key=lambda r: (r.state != StepState.FAILED, r.id)):
         edit, closure = edits[row.run_id], by_id[row.id]
         outcome = "done" if row.state == StepState.DONE else str(row.cause or row.state)
         labels = {"workflow": edit.row.workflow, "step": row.step, "outcome": outcome}
