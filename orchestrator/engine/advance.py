@@ -54,8 +54,8 @@ def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
         _stop_or_go_on(edit, node, row)
     if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
         edit.mark(node, _fan_out_letter(edit, node, row))
-    elif not edit.stopping:
-        edit.released[node.id] = edit.released.get(node.id, 0) + 1
+    elif not edit.stopping and edit.released.get(node.id, 0) < row.open + row.closed - row.window:
+        edit.released[node.id] = edit.released.get(node.id, 0) + 1  # the window held so many back
 
 
 def _fan_out_letter(edit: RunEdit, node: Node, row: Any) -> NodeState:
@@ -138,7 +138,22 @@ def open_ready(edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> No
 def _is_ready(edit: RunEdit, node: Node) -> bool:
     """Predecessors have ended well; after a retry all of them, however far: between may lie steps that were kept."""
     behind = edit.plan.ancestors(node.index) if edit.row.retries else node.after
-    return all(edit.nodes[i] in NODE_SATISFIED for i in behind)
+    return all(_satisfied(edit, i) for i in behind)
+
+
+def _satisfied(edit: RunEdit, index: int) -> bool:
+    """A step that failed for good satisfies only where it may fail; it is asked after the replay of another."""
+    letter = edit.nodes[index]
+    return letter in NODE_SATISFIED and (letter != NodeState.FAILED or edit.plan.nodes[index].spec.on_error != "fail")
+
+
+def fail_for_what_was_left(edit: RunEdit) -> None:
+    """Nothing is open any more, but a step that failed earlier was not run again: the run has failed after all."""
+    for node in edit.plan.nodes:
+        if edit.nodes[node.index] == NodeState.FAILED and not _satisfied(edit, node.index):
+            message = f"{node.id} had failed before and was not run again; replay its dead letters too, or retry the run"
+            error = {"type": "StillFailed", "message": message, "step": node.id, "shard": ""}
+            edit.fail(Cause.ERROR, json.dumps(error, ensure_ascii=False))
 
 
 def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:

@@ -96,7 +96,7 @@ class RunEdit:
     #: Outputs of plain steps closed in this transaction: (JSON text, artifact that holds it).
     outputs: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     undone: list[Any] = field(default_factory=list)
-    #: Steps that a retry opens again: their rows exist already, pending, this many each.
+    #: Steps whose rows exist already, pending, this many each: a retry opens them again when they are reached.
     existing: dict[str, int] = field(default_factory=dict)
     #: An attempt of the run ended in a wait: nothing to count, but the run was updated.
     waited: bool = False

@@ -49,6 +49,7 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
         Invalid: ``from_step`` names no step of the definition.
     """
     wanted = _from(plan, from_step)
+    behind: set[int] = set()
     query = """
         SELECT id, step, shard, state, cause, attempt, undone_at, first_started_at FROM workflow_steps
         WHERE run_id = %s AND kind = 'step' ORDER BY id"""
@@ -57,9 +58,12 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
     nodes: set[int] = set()
     items: list[RetryItem] = []
     kept: list[str] = []
-    for row in rows(conn, query, [run.id]):
+    found = rows(conn, query, [run.id])
+    for step in {row.step for row in found if only is not None and row.id in only}:
+        behind |= plan.descendants(step) - {plan.by_id[step].index}
+    for row in found:
         node = plan.by_id[row.step]
-        why = "chosen" if node.index in wanted else _why(row, only)
+        why = "chosen" if node.index in wanted else _why(row, only if node.index not in behind else None)
         if why is None:
             if row.step not in kept and row.state in (StepState.DONE, StepState.SKIPPED):
                 kept.append(row.step)

@@ -91,12 +91,21 @@ def _close(
         read = reader(conn)
         for edit in edits.values():
             unwind.resolve(conn, edit, read, take)
+            _ticket_released(edit, more)
     touched = [e for e in edits.values() if e.touched]
     if any(edit.state in RUN_TERMINAL for edit in touched):
         sync_commit(conn)
     made = transitions.write(conn, touched, holder, counts)
     claim = transitions.send_claim(conn, more, holder) if more and holder else None
     return _Sent(len(changed), len(closures) - len(changed), made, claim)
+
+
+def _ticket_released(edit: RunEdit, more: Sequence[Ticket]) -> None:
+    """Shards that the window lets out need a ticket, unless the caller goes on with one of theirs."""
+    going_on = {ticket.step for ticket in more if ticket.run_id == edit.id}
+    for step, count in edit.released.items():
+        if step not in going_on and step not in edit.tickets:
+            edit.ticket(step, edit.plan.by_id[step].spec.queue, min(count, advance.MAX_TICKETS))
 
 
 def _apply(

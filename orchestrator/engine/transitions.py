@@ -276,6 +276,12 @@ def reset_steps(
     return counts
 
 
+def pending_rows(conn: Connection, run_id: UUID) -> dict[str, int]:
+    """Rows by step that a retry made pending and that have not been reached again (or that a window holds back)."""
+    query = "SELECT step, count(*) AS n FROM workflow_steps WHERE run_id = %s AND kind = 'step' AND state = 'pending' GROUP BY 1"
+    return {row.step: row.n for row in rows(conn, query, [run_id])}
+
+
 def reopen_run(conn: Connection, run_id: UUID, node_states: str) -> Any:
     """A stopped run is running again, with a new deadline; the locked row as it is now."""
     put(conn, sql("reopen_run"), {"run": run_id, "node_states": node_states})

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason, Undo
 from orchestrator.core.text import to_json
 from orchestrator.engine import transitions
-from orchestrator.engine.advance import open_ready, take_nothing
+from orchestrator.engine.advance import fail_for_what_was_left, open_ready, take_nothing
 from orchestrator.engine.db import Connection, rows, sql
 from orchestrator.engine.edit import NewStep, ReadOutput, RunEdit, Take
 
@@ -21,7 +21,11 @@ from orchestrator.engine.edit import NewStep, ReadOutput, RunEdit, Take
 def resolve(conn: Connection, edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> None:
     """Takes a run as far as it can go: opens what is ready, stops, undoes, ends."""
     if edit.now_state is RunState.RUNNING:
+        if edit.row.retries and edit.candidates and not edit.existing:
+            edit.existing = transitions.pending_rows(conn, edit.id)
         open_ready(edit, read, take)
+        if edit.row.retries and not edit.open_rows:
+            fail_for_what_was_left(edit)
         if edit.stop:
             _stop(conn, edit)
         if edit.open_rows == 0:

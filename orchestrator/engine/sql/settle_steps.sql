@@ -54,8 +54,8 @@ WITH closing AS (
         cancelled = f.cancelled + c.cancelled
     FROM closed c
     WHERE f.run_id = c.run_id AND f.step = c.step
-    RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled, c.n AS closed
+    RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled, f."window", c.n AS closed
 )
-SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled
+SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled, co."window", co.closed
 FROM changed ch
 LEFT JOIN counted co ON co.run_id = ch.run_id AND co.step = ch.step
