@@ -14,6 +14,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection, connections
 
+from orchestrator.engine import plans, submit
 from orchestrator.services.process import arguments
 
 #: Filled by migrations, and part of what a fresh database is.
@@ -86,6 +87,8 @@ class ScratchDatabase:
 
     def _point(self, name: str) -> None:
         connections.close_all()
+        plans._plans.clear()  # ids of definitions begin again in each database
+        submit._first.clear()
         settings.DATABASES["default"]["NAME"] = name
         connection.settings_dict["NAME"] = name
 

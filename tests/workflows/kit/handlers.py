@@ -1,0 +1,203 @@
+"""One handler, ``act``, and one compensation, ``undo``; what they do comes from the run's input.
+
+``{"do": {"a": "fail:2", "f/3": "kill", "undo:a": "always_fail", "*": "ok"}}``: looked up as ``step/shard``, then
+``step``, then ``*``. Several verbs may follow one another (``"sleep:0.1; fail:1"``). ``{"emit": value}`` is returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.sdk import Fail, Retry, Skip, compensation, step
+from tests.harness import ledger
+
+
+class Broken(Exception):
+    """An error that cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text for you")
+
+
+def _fail(ctx: Any, argument: str) -> None:
+    if ctx.attempt <= int(argument):
+        raise RuntimeError(f"attempt {ctx.attempt} of {argument} fails")
+
+
+def _always_fail(ctx: Any, argument: str) -> None:
+    raise RuntimeError(argument or "always fails")
+
+
+def _fail_until(ctx: Any, argument: str) -> None:
+    if not _is_open(argument):
+        raise RuntimeError(f"{argument} is not mended")
+
+
+def _fatal(ctx: Any, argument: str) -> None:
+    raise Fail(argument or "cannot ever work")
+
+
+def _skip(ctx: Any, argument: str) -> None:
+    raise Skip(argument or "nothing to do")
+
+
+def _retry(ctx: Any, argument: str) -> None:
+    """``retry:5``: come back in 5 s, once."""
+    if ctx.attempt == 1:
+        raise Retry(after=float(argument))
+
+
+def _sleep(ctx: Any, argument: str) -> None:
+    time.sleep(float(argument))
+
+
+def _coop(ctx: Any, argument: str) -> None:
+    end = time.monotonic() + float(argument)
+    while time.monotonic() < end:
+        ctx.check_cancelled()
+        time.sleep(0.01)
+
+
+def _hold(ctx: Any, argument: str) -> None:
+    """Until the gate is open, deaf to everything."""
+    while not _is_open(argument):
+        time.sleep(0.01)
+
+
+def _coop_hold(ctx: Any, argument: str) -> None:
+    """Until the gate is open, or the run is to stop."""
+    while not _is_open(argument):
+        ctx.check_cancelled()
+        time.sleep(0.01)
+
+
+def _meet(ctx: Any, argument: str) -> None:
+    """At a common instant: seconds since the epoch."""
+    time.sleep(max(0.0, float(argument) - time.time()))
+
+
+def _kill(ctx: Any, argument: str) -> None:
+    """``kill``: always; ``kill:2``: on the first two attempts."""
+    if not argument or ctx.attempt <= int(argument):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _leave(ctx: Any, argument: str) -> None:
+    raise SystemExit(3)
+
+
+def _swallow(ctx: Any, argument: str) -> None:
+    """A loop whose broad ``except`` catches whatever it can."""
+    end = time.monotonic() + float(argument)
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.02)
+        except BaseException:  # noqa: BLE001, S112
+            continue
+
+
+def _swallow_once(ctx: Any, argument: str) -> None:
+    """Catches the alarm and returns as if nothing had happened."""
+    try:
+        time.sleep(float(argument))
+    except BaseException:  # noqa: BLE001
+        return
+
+
+def _c_call(ctx: Any, argument: str) -> None:
+    """One call into C that no Python signal handler interrupts."""
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", int(float(argument) * 2_000_000))
+
+
+def _once(ctx: Any, argument: str) -> None:
+    """A step that is not idempotent: the second call of the same key is an error."""
+    path = ledger.folder() / f"once-{ctx.idempotency_key}"
+    path.touch(exist_ok=False)
+
+
+def _nul_error(ctx: Any, argument: str) -> None:
+    raise RuntimeError("a\x00b \ud800 c")
+
+
+def _broken_str(ctx: Any, argument: str) -> None:
+    raise Broken
+
+
+def _huge_error(ctx: Any, argument: str) -> None:
+    raise RuntimeError("x" * 5_000_000)
+
+
+def _check(ctx: Any, argument: str) -> None:
+    ctx.check_cancelled()
+
+
+def _ok(ctx: Any, argument: str) -> None:
+    """Nothing."""
+
+
+_OUTPUTS: dict[str, Callable[[Any], Any]] = {
+    "echo": lambda ctx: ctx.item,
+    "nul": lambda ctx: "a\x00b",
+    "nul_key": lambda ctx: {"k\x00": 1},
+    "surrogate": lambda ctx: "\ud800",
+    "nan": lambda ctx: float("nan"),
+    "set": lambda ctx: {1, 2},
+    "key": lambda ctx: ctx.idempotency_key,
+    "failures": lambda ctx: ctx.failures("f"),
+    "joined": lambda ctx: ctx.output("f"),
+    "big": lambda ctx: "x" * 100_000,
+    "numbers": lambda ctx: list(range(ctx.input["n"])),
+    "count": lambda ctx: len(ctx.output("f")),
+}
+_VERBS = {
+    name.removeprefix("_"): value
+    for name, value in list(globals().items())
+    if name.startswith("_") and callable(value) and getattr(value, "__module__", "") == __name__ and name != "_is_open"
+}
+
+
+def _is_open(gate: str) -> bool:
+    return (ledger.folder() / f"gate-{gate}").exists()
+
+
+def _perform(ctx: Any) -> Any:
+    do = ctx.input.get("do", {})
+    wanted = do.get(f"{ctx.step}/{ctx.shard}", do.get(ctx.step, do.get("*", "ok")))
+    if isinstance(wanted, dict):
+        return wanted["emit"]
+    output = None
+    for part in wanted.split(";"):
+        verb, _, argument = part.strip().partition(":")
+        if verb in _OUTPUTS:
+            output = _OUTPUTS[verb](ctx)
+        else:
+            _VERBS[verb](ctx, argument)
+    return output
+
+
+@step("act")
+def act(ctx: Any) -> Any:
+    """Does what the input says of this step or shard."""
+    ledger.write(ctx, "start")
+    output = _perform(ctx)
+    ledger.write(ctx, "end")
+    return output
+
+
+@compensation("undo")
+def undo(ctx: Any) -> Any:
+    """Undoes, as the input says of this compensation."""
+    ledger.write(ctx, "undo", [ctx.completed, ctx.outcome])
+    output = _perform(ctx)
+    ledger.write(ctx, "undone")
+    return output
+
+
+@step("noop")
+def noop(ctx: Any) -> None:
+    """Leaves no trace, for tests of throughput."""
