@@ -151,7 +151,9 @@ def fail_for_what_was_left(edit: RunEdit) -> None:
     """Nothing is open any more, but a step that failed earlier was not run again: the run has failed after all."""
     for node in edit.plan.nodes:
         if edit.nodes[node.index] == NodeState.FAILED and not _satisfied(edit, node.index):
-            message = f"{node.id} had failed before and was not run again; replay its dead letters too, or retry the run"
+            message = (
+                f"{node.id} had failed before and was not run again; replay its dead letters too, or retry the run"
+            )
             error = {"type": "StillFailed", "message": message, "step": node.id, "shard": ""}
             edit.fail(Cause.ERROR, json.dumps(error, ensure_ascii=False))
 

@@ -9,45 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, StepState, StopReason
 from orchestrator.engine import history
+from orchestrator.engine.claims import Closure as Closure
+from orchestrator.engine.claims import Holder as Holder
+from orchestrator.engine.claims import Ticket as Ticket
 from orchestrator.engine.db import Connection, put, rows, sql
 from orchestrator.engine.edit import NewStep, Opening, RunEdit
 from orchestrator.engine.history import Counters
-
-
-class Closure(NamedTuple):
-    """How one attempt ended. ``output`` and ``error`` are JSON text; ``delay`` is seconds until the next try."""
-
-    run_id: UUID
-    step_id: int
-    attempt: int
-    token: int
-    state: StepState
-    cause: str | None = None
-    delay: float | None = None
-    output: str | None = None
-    output_ref: str | None = None
-    error: str | None = None
-
-
-class Ticket(NamedTuple):
-    """Work to be claimed: at most ``most`` queued rows of a step of a run."""
-
-    run_id: UUID
-    step: str
-    most: int
-
-
-class Holder(NamedTuple):
-    """The worker process that claims: its lease and its name."""
-
-    lease_id: int
-    worker: str
-
 
 #: Columns of new rows, by the parameter that carries them.
 _ROW = {"steps": "step", "shards": "shard", "ordinals": "ordinal", "states": "state", "waits": "waiting_for",

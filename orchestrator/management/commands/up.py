@@ -85,7 +85,7 @@ class Command(base.Command):
     def _start_servers(self) -> tuple[str, ...]:
         """Starts the private servers that are needed; answers the ones to stop in the end.
 
-        Those are the ones started here, and the ones that an earlier ``up`` started and was killed before it could stop.
+        Those are the ones started here, and the ones that an earlier ``up`` started and could not stop, being killed.
         """
         self.urls = services.ensure()
         if self.urls.started:
