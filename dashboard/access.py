@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
@@ -64,7 +65,8 @@ def require_role(role: str = "viewer") -> Callable[[View], View]:
 def sign_in(request: HttpRequest) -> HttpResponse:
     """Send to the sign-in page. A polling region is told to take the whole window there."""
     if "HX-Request" in request.headers:
-        return HttpResponse(status=204, headers={"HX-Redirect": resolve_url(settings.LOGIN_URL)})
+        where = f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.get_full_path()})}"
+        return HttpResponse(status=204, headers={"HX-Redirect": where})
     return redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL))
 
 

@@ -17,16 +17,17 @@ def is_fragment(request: HttpRequest) -> bool:
 
 
 def live_page(
-    request: HttpRequest, template: str, context: dict[str, Any], *, tag: str | None = None, status: int = 200
+    request: HttpRequest, template: str, context: dict[str, Any], *, tag: str | None = None, live: bool = True
 ) -> HttpResponse:
     """The page, or for htmx the content of its ``live`` block alone.
 
     ``template`` starts with ``{% extends layout %}`` and fills ``{% block live %}``. ``tag`` is what
-    :func:`not_modified` compared; it goes out so that the region can ask again with it.
+    :func:`not_modified` compared; it goes out so that the region can ask again with it. ``live=False`` does not poll:
+    for answers that are dear, such as a search through text.
     """
     fragment = is_fragment(request)
-    context = {**context, "layout": FRAGMENT if fragment else PAGE, "live": True, "live_tag": tag or ""}
-    response = render(request, template, context, status=status)
+    context = {**context, "layout": FRAGMENT if fragment else PAGE, "live": live, "live_tag": tag or ""}
+    response = render(request, template, context)
     response["Vary"] = "HX-Request, Cookie"
     response["Cache-Control"] = "no-store"
     if tag:

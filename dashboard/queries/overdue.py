@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import F, Q
+from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from dashboard.nav import BOUND
 from dashboard.queries.paging import bounded_count
 from dashboard.queries.runs import RunRow, rows_of
-from orchestrator.core.states import RUN_TERMINAL, RunState
+from orchestrator.core.states import RunState
 from orchestrator.engine.estimate import at_risk, estimates
 from orchestrator.models import Run
 
@@ -23,6 +23,15 @@ LIST = 50
 LOOKED_AT = 100
 KEPT = 15
 MISSED_FOR = timedelta(hours=24)
+
+# Through the index on the end, over the newest that ended and no more.
+_MISSED = f"""
+SELECT id FROM (
+  SELECT id, finished_at, deadline_at, deadline_missed_at FROM workflow_runs
+  WHERE state IN ('cancelled', 'done', 'failed') AND finished_at > %s ORDER BY finished_at DESC LIMIT {BOUND}) ended
+WHERE deadline_missed_at IS NOT NULL OR finished_at > deadline_at
+ORDER BY finished_at DESC LIMIT {LIST}
+"""
 
 
 @dataclass(frozen=True)
@@ -52,14 +61,17 @@ def page() -> Overdue:
     light = Run.objects.defer("input", "output")
     late = light.filter(state=RunState.RUNNING, deadline_at__lt=Now()).order_by("deadline_at")
     risky = [run_id for run_id, _ in risky_runs()]
-    # Through the index on the end, over the newest of them at most.
-    ended = Run.objects.filter(state__in=sorted(RUN_TERMINAL), finished_at__gt=timezone.now() - MISSED_FOR)
-    recent = ended.order_by("-finished_at").values("pk")[:BOUND]
-    missed = Q(deadline_missed_at__isnull=False) | Q(finished_at__gt=F("deadline_at"))
-    ended_late = list(light.filter(missed, pk__in=recent).order_by("-finished_at")[:LIST])
+    ended_late = list(light.filter(pk__in=_missed()).order_by("-finished_at"))
     return Overdue(
         rows_of(list(late[:LIST])),
         bounded_count(late),
         rows_of(list(light.filter(pk__in=risky[:LIST]).order_by("deadline_at")), at_risk=risky),
         rows_of(ended_late),
     )
+
+
+def _missed() -> list[Any]:
+    """Ids of runs that missed their deadline and ended lately, the latest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MISSED, [timezone.now() - MISSED_FOR])
+        return [row[0] for row in cursor.fetchall()]

@@ -34,7 +34,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "chips": [(name, value) for name in run_filters.NAMES for value in request.GET.getlist(name) if value],
         "more_open": any(request.GET.get(name) for name in _MORE),
     }
-    return live_page(request, "runs/index.html", context, tag=tag)
+    return live_page(request, "runs/index.html", context, tag=tag, live=not found.filters.q)
 
 
 @require_role("viewer")

@@ -18,4 +18,4 @@ def where(request: HttpRequest) -> HttpResponse:
         return same
     q = request.GET.get("q", "").strip()
     found = answer(q)
-    return live_page(request, "where/index.html", {"q": q, **vars(found)}, tag=tag)
+    return live_page(request, "where/index.html", {"q": q, **vars(found)}, tag=tag, live=found.found is not None)

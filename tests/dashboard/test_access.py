@@ -22,7 +22,7 @@ def test_the_signed_out_are_sent_to_sign_in(client, page):
 @pytest.mark.django_db
 def test_a_polling_region_takes_the_window_to_sign_in(client):
     answer = client.get("/", headers={"HX-Request": "true"})
-    assert answer["HX-Redirect"] == "/login/"
+    assert answer["HX-Redirect"] == "/login/?next=%2F"
     assert not answer.content
 
 
