@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -47,6 +48,12 @@ class Machine:
             check=False,
         )
 
+    def answer(self, *command: str, **environment: str) -> Any:
+        """The JSON answer of a command that must succeed."""
+        done = self.manage(*command, "--json", **environment)
+        assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}: {done.stderr}"
+        return json.loads(done.stdout)
+
     def up(self, port: int) -> subprocess.Popen[str]:
         """``manage.py up`` in the background."""
         out = (self.local / "up.out").open("w")
@@ -79,9 +86,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 def test_the_services_command(machine: Machine) -> None:
     assert machine.manage("services", "status").returncode == 1
-    started = machine.manage("services", "start", "--json")
-    assert started.returncode == 0, started.stderr
-    assert all(server["running"] for server in json.loads(started.stdout).values())
+    assert all(server["running"] for server in machine.answer("services", "start").values())
     shown = machine.manage("services", "env").stdout
     found = re.fullmatch(r"export DATABASE_URL=(\S+) REDIS_URL=(\S+)\n", shown)
     assert found, shown
@@ -89,10 +94,9 @@ def test_the_services_command(machine: Machine) -> None:
         assert connection.execute("SELECT count(*) FROM workflow_runs").fetchone() == (0,), "tables are there"
     assert machine.manage("services", "status").returncode == 0
     # As after eval "$(manage.py services env)": still ours to start and stop.
-    stopped = machine.manage("services", "stop", "--json", DATABASE_URL=found[1], REDIS_URL=found[2])
-    assert json.loads(stopped.stdout) == {"stopped": ["PostgreSQL", "Valkey"]}
-    again = machine.manage("services", "env", "--json", DATABASE_URL=found[1], REDIS_URL=found[2])
-    assert json.loads(again.stdout) == {"DATABASE_URL": found[1], "REDIS_URL": found[2]}
+    urls = {"DATABASE_URL": found[1], "REDIS_URL": found[2]}
+    assert machine.answer("services", "stop", **urls) == {"stopped": ["PostgreSQL", "Valkey"]}
+    assert machine.answer("services", "env", **urls) == urls
     assert machine.manage("services", "reset").returncode == 2
     assert machine.manage("services", "reset", "--yes").returncode == 0
     assert not (machine.local / "pg").exists()
@@ -146,7 +150,7 @@ def test_bootstrap_may_be_repeated(machine: Machine) -> None:
 
 
 def test_a_database_of_your_own_keeps_its_passwords(machine: Machine) -> None:
-    urls = json.loads(machine.manage("services", "env", "--json").stdout)
+    urls = machine.answer("services", "env")
     assert machine.manage("bootstrap", "--no-samples", **urls).returncode == 0
     path = machine.local / "credentials.json"
     assert all(user["password"] for user in json.loads(path.read_text())["users"].values())
@@ -186,6 +190,20 @@ def test_up_until_it_is_stopped(machine: Machine) -> None:
     finally:
         up.kill()
         up.wait()
+
+
+def test_after_a_kill_the_next_up_takes_over_and_stops_all(machine: Machine) -> None:
+    for end in (signal.SIGKILL, signal.SIGTERM):
+        up = machine.up(free_port())
+        try:
+            wait_until(lambda: "sign in as" in machine.said() or up.poll() is not None, 120, why=machine.said)  # noqa: B023
+            assert all(server["running"] for server in services.status(machine.local).values())
+            up.send_signal(end)
+            up.wait(30)
+        finally:
+            up.kill()
+            up.wait()
+    assert not any(server["running"] for server in services.status(machine.local).values())
 
 
 def _status(url: str) -> int:
