@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.engine import history, reports, transitions
+import psycopg
+
+from orchestrator.engine import leases, reports
 from orchestrator.engine.db import Connection
 from orchestrator.engine.pace import Pace
 from orchestrator.engine.settle import close_attempts
@@ -72,6 +74,11 @@ class Batch:
         self._flush_reports()
         return closures
 
+    def clear(self) -> None:
+        """Nothing is held: what was run has been settled."""
+        with self._lock:
+            self._board.clear()
+
     def _hold(self, works: list[Work]) -> None:
         self._board.hold([Item(w.id, w.attempt, w.token, w.spec.timeout) for w in works])
 
@@ -108,27 +115,24 @@ class Batch:
             current = self._current
             if current < 0 or time.monotonic() - self._begun_at <= PATIENCE or len(self._works) == 1:
                 return
-            finished, later = self._closures, self._works[current + 1 :]
-            self._works = [self._works[current]]
-            self._closures, self._current = [], 0
+            later = self._works[current + 1 :]
             conn = self._watch_connect()
-            if finished:
-                close_attempts(conn, finished)
+            if self._closures:
+                close_attempts(conn, self._closures)
+                self._closures = []
             if later:
-                self._give_back(conn, later)
+                leases.give_back(conn, [w.fence for w in later])
+            self._works, self._current = [self._works[current]], 0
             timeout = self._works[0].spec.timeout
             self._hold(self._works)
             self._board.begin(0, max(timeout - (time.monotonic() - self._begun_at), 0.001))
-
-    def _give_back(self, conn: Connection, later: list[Work]) -> None:
-        with conn.transaction():
-            back = {row.id for row in transitions.give_back(conn, [w.fence for w in later])}
-            tickets = {(w.run_id, w.plan.definition_id, w.step, w.spec.queue) for w in later if w.id in back}
-            history.insert_outbox(conn, [(*key, 1) for key in tickets])
 
     def _flush_reports(self) -> None:
         with self._lock:
             taken, self._reports = self._reports, {}
             self._report_at = time.monotonic()
         if taken:
-            reports.write(self._watch_connect(), taken)
+            try:
+                reports.write(self._watch_connect(), taken)
+            except psycopg.Error as problem:
+                log.warning("progress and log lines of %s attempts could not be written: %s", len(taken), problem)

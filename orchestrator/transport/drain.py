@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from django.conf import settings
 
 from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_SUM, WAIT_BUCKETS, bucket_label
 from orchestrator.definitions import registry
-from orchestrator.engine import history, transitions
+from orchestrator.engine import history, leases, transitions
 from orchestrator.engine.db import Connection, in_transaction, relax_commit
 from orchestrator.engine.history import Counters
 from orchestrator.engine.pace import Budget, Pace
@@ -27,6 +28,8 @@ from orchestrator.transport.batch import Batch
 from orchestrator.transport.tickets import TicketRef
 
 log = logging.getLogger("switchyard.worker")
+#: The connection is gone or of no use.
+BROKEN = (psycopg.OperationalError, psycopg.InterfaceError)
 #: Tickets in hand that may have work left.
 Refs = dict[tuple[UUID, str], TicketRef]
 
@@ -57,13 +60,18 @@ class Drainer:
         until = time.monotonic() + self._slice
         open_refs = {(ref.run_id, ref.step): ref for ref in refs if self._can_run(ref)}
         budget = self.pace.budget()
-        works = self._claim(open_refs, budget)
+        try:
+            works = self._claim(open_refs, budget)
+        except BROKEN as problem:
+            self._mend([], problem)
+            return list(refs)
         while works:
             closures = self._batch.run(works, self.pace)
             going_on = time.monotonic() < until and not self._stopping()
             budget = self.pace.budget()
             more = self._tickets(open_refs, budget) if going_on else []
             works = self._settle(closures, more, budget if going_on else None, open_refs)
+        self._batch.clear()
         return list(open_refs.values())
 
     def rows_of(self, ref: TicketRef) -> int:
@@ -137,11 +145,41 @@ class Drainer:
                 return 0
             return budget.take((plan.definition_id, node.id), count)
 
-        settled = close_attempts(
-            self._connect(), closures, holder=self._holder, take=take, more=more, counters=self._counters
-        )
+        try:
+            settled = close_attempts(
+                self._connect(), closures, holder=self._holder, take=take, more=more, counters=self._counters
+            )
+        except Exception as problem:
+            self._mend(closures, problem)
+            return []
         works = [from_made(*made) for made in settled.made]
         return works + self._claimed(settled.claimed, more, open_refs)
+
+    def _mend(self, closures: Sequence[Closure], problem: Exception) -> None:
+        """A statement failed, perhaps after its commit: records what has ended one by one, so that a run that cannot be
+        taken further holds up no other, and gives back what may have been claimed. What ended is never run again for it.
+        """
+        log.warning("recording %s attempts did not go through, tried again one by one: %s", len(closures), problem)
+        until = time.monotonic() + settings.ORCHESTRATOR.lease_seconds
+        left: set[int] = set()
+        for closure in closures:
+            if not self._insist(until, lambda c=closure: close_attempts(self._connect(), [c])):  # type: ignore[misc]
+                left.add(closure.step_id)
+        self._insist(until, lambda: leases.give_back_held(self._connect(), self._holder.lease_id, left))
+
+    def _insist(self, until: float, work: Callable[[], object]) -> bool:
+        """Tries until the database answers; False for what fails otherwise. Raises when it stays away too long."""
+        while True:
+            try:
+                work()
+                return True
+            except BROKEN:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            except Exception:
+                log.exception("an attempt could not be recorded; the dispatcher's sweep closes it")
+                return False
 
     def _count_wait(self, queue: str, waited: float | None) -> None:
         seconds = max(waited or 0.0, 0.0)

@@ -172,7 +172,12 @@ class Pool:
     def _close(self, child: Child, begun: Sequence[Item]) -> None:
         for item in begun:
             cause = child.kill_cause if child.kill_cause and item.id == child.killed_item else Cause.WORKER_LOST
-            leases.close_begun(self._db(), (item.id, item.attempt, item.token), cause, child.name)
+            try:
+                leases.close_begun(self._db(), (item.id, item.attempt, item.token), cause, child.name)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                raise
+            except Exception:
+                log.exception("step row %s could not be closed; the dispatcher's sweep tries again", item.id)
 
     # Watching over them.
 
@@ -185,18 +190,18 @@ class Pool:
             if child.lease_id not in alive:
                 # Paused past its lease: its work has been given to others, and it must not go on with it.
                 log.warning("worker process %s has lost its lease; it is replaced", child.name)
-                self._kill(child, Cause.WORKER_LOST)
+                self._kill(child, Cause.WORKER_LOST, None)
 
     def _end_overdue(self, now: float) -> None:
         for child in list(self._children.values()):
             held = child.board.read()
             if held.running and held.timeout and now - held.begun_at > held.timeout + TIMEOUT_GRACE:
                 log.warning("attempt of step row %s overran its timeout; its process is killed", held.running.id)
-                self._kill(child, Cause.TIMEOUT)
+                self._kill(child, Cause.TIMEOUT, held.running.id)
 
-    def _kill(self, child: Child, cause: Cause) -> None:
-        running = child.board.read().running
-        child.kill_cause, child.killed_item = cause, running.id if running else None
+    def _kill(self, child: Child, cause: Cause, item: int | None) -> None:
+        """Ends a process because of one row; if it runs another by now, that one has lost its worker and no more."""
+        child.kill_cause, child.killed_item = cause, item
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
 
@@ -213,8 +218,9 @@ class Pool:
         for stop in leases.stops_of(self._db(), list(running)):
             child = running[stop.id]
             child.board.ask_stop(stop.id, 3 if stop.forced else 1 if stop.stop == "cancel" else 2)
-            if stop.forced or stop.seconds > grace:
-                self._kill(child, Cause.CANCELLED)
+            running_now = child.board.read().running
+            if (stop.forced or stop.seconds > grace) and running_now is not None and running_now.id == stop.id:
+                self._kill(child, Cause.CANCELLED, stop.id)
 
 
 def _die_with_parent() -> None:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 from uuid import UUID
 
+from psycopg.pq import TransactionStatus
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, SimpleWorker
@@ -44,8 +45,12 @@ class Connections:
         self._watch: Connection | None = None
 
     def main(self) -> Connection:
-        """For claims, settlements and what handlers read."""
-        if self._main is None or self._main.closed or self._main.broken:
+        """For claims, settlements and what handlers read. Nobody asks for it in the middle of a transaction."""
+        if self._main is not None and self._main.info.transaction_status != TransactionStatus.IDLE:
+            # Broken, or an alarm fired in the middle of one of its statements.
+            self._main.close()
+            self._main = None
+        if self._main is None or self._main.closed:
             self._main = connect(self._name)
         return self._main
 
@@ -54,12 +59,6 @@ class Connections:
         if self._watch is None or self._watch.closed or self._watch.broken:
             self._watch = connect(f"{self._name} watch")
         return self._watch
-
-    def drop(self) -> None:
-        """Closes the main connection: an alarm may have fired in the middle of one of its statements."""
-        if self._main is not None:
-            self._main.close()
-            self._main = None
 
 
 class TicketWorker(SimpleWorker):
