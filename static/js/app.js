@@ -88,7 +88,6 @@
     live.classList.toggle("is-paused", paused);
     live.classList.toggle("is-off", failed && !paused);
     live.setAttribute("aria-pressed", String(!paused));
-    live.setAttribute("aria-label", paused ? "Live updates paused. Resume" : failed ? "Live updates fail. Pause" : "Live updates on. Pause");
     text.textContent = paused ? "Paused" : failed ? `No answer, ${span(age)}` : age < 2 ? "Live" : `Live, ${span(age)} ago`;
   }
   document.addEventListener("htmx:after:request", e => {
