@@ -1,0 +1,1 @@
+"""Switchyard against its peers, in one run on one machine: ``make bench``."""

@@ -1,0 +1,1 @@
+"""One script for each system under measurement; ``common`` is what they share. See ``docs/benchmarks.md``."""
