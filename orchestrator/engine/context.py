@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import psycopg
+
 from orchestrator.core.outcomes import Cancelled
 from orchestrator.core.states import Kind, StepState
 from orchestrator.core.text import clean
@@ -69,7 +71,10 @@ class StepContext:
         """The run's input."""
         if not self._input_read:
             text = self._work.input_text
-            self._input = json.loads(text) if text is not None else read_input(self._connect(), self._work.run_id)
+            if text is not None:
+                self._input = json.loads(text)
+            else:
+                self._input = self._read(lambda conn: read_input(conn, self._work.run_id))
             self._input_read = True
         return self._input
 
@@ -116,23 +121,28 @@ class StepContext:
         node = self._work.plan.by_id.get(step)
         if node is None:
             raise KeyError(f"workflow {self.workflow} has no step {step!r}; it has {', '.join(self._work.plan.by_id)}")
-        value = read_output(self._connect(), self._work.run_id, step, node.is_fan_out)
+        value = self._read(lambda conn: read_output(conn, self._work.run_id, step, node.is_fan_out))
         if value == {} and node.is_fan_out and node.spec.when is not None and self._skipped(step):
             return None
         return value
 
     def failures(self, step: str) -> dict[str, Any]:
         """``{shard: {type, message}}`` of the shards of a fan-out that failed for good."""
-        found = rows(
-            self._connect(),
-            "SELECT shard, error FROM workflow_steps WHERE run_id = %s AND step = %s AND state = %s ORDER BY ordinal",
-            [self._work.run_id, step, StepState.FAILED],
-        )
+        query = """
+            SELECT shard, error FROM workflow_steps WHERE run_id = %s AND step = %s AND state = %s ORDER BY ordinal"""
+        found = self._read(lambda conn: rows(conn, query, [self._work.run_id, step, StepState.FAILED]))
         return {r.shard: {k: (r.error or {}).get(k, "") for k in ("type", "message")} for r in found}
+
+    def _read(self, work: Callable[[Connection], Any]) -> Any:
+        """Reads from the record; once more on a new connection where the old one was lost between two statements."""
+        try:
+            return work(self._connect())
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            return work(self._connect())
 
     def _skipped(self, step: str) -> bool:
         query = "SELECT 1 FROM workflow_steps WHERE run_id = %s AND step = %s AND shard = '' AND state = %s"
-        return bool(rows(self._connect(), query, [self._work.run_id, step, StepState.SKIPPED]))
+        return bool(self._read(lambda conn: rows(conn, query, [self._work.run_id, step, StepState.SKIPPED])))
 
     @property
     def artifacts(self) -> StepArtifacts:
@@ -194,7 +204,8 @@ class CompensationContext(StepContext):
     def _undone_row(self) -> str | None:
         if self._work.undoes_id is None:
             return None
-        found = rows(self._connect(), "SELECT state FROM workflow_steps WHERE id = %s", [self._work.undoes_id])
+        query = "SELECT state FROM workflow_steps WHERE id = %s"
+        found = self._read(lambda conn: rows(conn, query, [self._work.undoes_id]))
         return str(found[0].state) if found else None
 
     def _past_deadline(self) -> bool:

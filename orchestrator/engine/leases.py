@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from orchestrator.core.lifecycle import after_failure
-from orchestrator.core.states import Cause, StepState
+from orchestrator.core.states import Cause, RunState, StepState, StopReason
 from orchestrator.engine import history, transitions
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
+from orchestrator.engine.edit import RunEdit
+from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan, retry_delay
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.transitions import Closure
+from orchestrator.engine.unwind import resolve
 
 Fence = tuple[int, int, int]
 
@@ -58,18 +61,41 @@ def end(conn: Connection, lease_id: int) -> None:
 
 
 def give_back(conn: Connection, fences: Sequence[Fence]) -> int:
-    """Queues again what was claimed and never begun, with tickets; no attempt is spent. Returns how many rows."""
+    """Queues again what was claimed and never begun, with tickets; no attempt is spent. Returns how many rows.
+
+    In a run that was stopped meanwhile they are closed like all others that had not started.
+    """
 
     def work() -> int:
+        query = "SELECT DISTINCT run_id FROM workflow_steps WHERE id = ANY(%s)"
+        found = rows(conn, query, [[step_id for step_id, _, _ in fences]])
+        runs = {run.id: run for run in transitions.lock_runs(conn, [r.run_id for r in found])}
         back = transitions.give_back(conn, fences)
-        if back:
-            query = "SELECT id, definition_id FROM workflow_runs WHERE id = ANY(%s)"
-            definitions = {r.id: r.definition_id for r in rows(conn, query, [list({r.run_id for r in back})])}
-            tickets = {(r.run_id, definitions[r.run_id], r.step, r.queue) for r in back}
-            history.insert_outbox(conn, [(*key, 1) for key in tickets])
+        tickets = {(r.run_id, runs[r.run_id].definition_id, r.step, r.queue) for r in back}
+        history.insert_outbox(conn, [(*key, 1) for key in tickets])
+        for run in runs.values():
+            if run.stop and run.state == RunState.RUNNING:
+                edit = RunEdit.of(run, load_plan(conn, run.definition_id))
+                edit.stop = StopReason(run.stop)
+                resolve(conn, edit, reader(conn))
+                transitions.write(conn, [edit], None, {})
         return len(back)
 
     return in_transaction(conn, work) if fences else 0
+
+
+def give_back_held(conn: Connection, lease_id: int, but: Collection[int] = ()) -> int:
+    """Gives back what a lease holds although its process has nothing in hand: the answer to a claim was lost.
+
+    ``but``: rows that have begun and cannot be closed; they are left to the sweep, as if the process were gone.
+    """
+    put(
+        conn,
+        "UPDATE workflow_steps SET lease_id = 0 WHERE id = ANY(%s) AND lease_id = %s AND state = 'running'",
+        [list(but), lease_id],
+    )
+    query = "SELECT id, attempt, token FROM workflow_steps WHERE lease_id = %s AND state = 'running'"
+    return give_back(conn, [(r.id, r.attempt, r.token) for r in rows(conn, query, [lease_id])])
 
 
 _SELECT = """

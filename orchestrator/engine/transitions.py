@@ -250,7 +250,9 @@ def reset_steps(
 
 def pending_rows(conn: Connection, run_id: UUID) -> dict[str, int]:
     """Rows by step that a retry made pending and that have not been reached again (or that a window holds back)."""
-    query = "SELECT step, count(*) AS n FROM workflow_steps WHERE run_id = %s AND kind = 'step' AND state = 'pending' GROUP BY 1"
+    query = """
+        SELECT step, count(*) AS n FROM workflow_steps
+        WHERE run_id = %s AND kind = 'step' AND state = 'pending' GROUP BY step"""
     return {row.step: row.n for row in rows(conn, query, [run_id])}
 
 

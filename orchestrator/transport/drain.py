@@ -157,7 +157,7 @@ class Drainer:
 
     def _mend(self, closures: Sequence[Closure], problem: Exception) -> None:
         """A statement failed, perhaps after its commit: records what has ended one by one, so that a run that cannot be
-        taken further holds up no other, and gives back what may have been claimed. What ended is never run again for it.
+        taken further holds up no other, and gives back what may have been claimed.
         """
         log.warning("recording %s attempts did not go through, tried again one by one: %s", len(closures), problem)
         until = time.monotonic() + settings.ORCHESTRATOR.lease_seconds
