@@ -22,7 +22,10 @@ def test_a_static_fan_out_runs_each_shard_once_and_its_join_once(kit):
     assert run.output == {"1": 1, "2": 2, "3": 3}
 
 
-@pytest.mark.parametrize("items", [[], [7], [7, 8], list(range(65)), [{"a": 1}, {"a": 1}], ["x", "x"], [None, True, 1.5]])
+LISTS = [[], [7], [7, 8], list(range(65)), [{"a": 1}, {"a": 1}], ["x", "x"], [None, True, 1.5]]
+
+
+@pytest.mark.parametrize("items", LISTS)
 def test_a_dynamic_fan_out_of_none_one_many_and_repeated_items(kit, items):
     """C03, C05: the shape at 0 and 1 is the shape at n."""
     run = kit.go("dynamic", {"l": {"emit": items}, "f": "echo", "j": "joined"})

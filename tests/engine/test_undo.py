@@ -147,15 +147,13 @@ def test_cancel_with_some_shards_in_hand(kit, claimed):
     assert kit.run(run_id).pending == claimed
     assert kit.run(run_id).state == ("running" if claimed else "cancelled")
     endings = [StepState.DONE, StepState.FAILED, StepState.WAITING]
-    closures = [
-        Closure(r.run_id, r.id, r.attempt, r.token, s, None if s == "done" else "error", 5.0 if s == "waiting" else None)
-        for r, s in zip(rows, endings, strict=False)
-    ]
-    for closure in closures:
-        close_attempts(kit.worker.conn, [closure])
+    for r, state in zip(rows, endings, strict=False):
+        cause, delay = (None if state == "done" else "error"), (5.0 if state == "waiting" else None)
+        close_attempts(kit.worker.conn, [Closure(r.run_id, r.id, r.attempt, r.token, state, cause, delay)])
     run = kit.run(run_id)
     assert (run.state, run.cause) == ("cancelled", "cancelled")
-    assert sorted(kit.states(run_id).values()) == sorted(["done"][:claimed] + ["cancelled"] * (3 - min(claimed, 1)) + ["skipped"])
+    ended = ["done"][:claimed] + ["cancelled"] * (3 - min(claimed, 1))
+    assert sorted(kit.states(run_id).values()) == sorted([*ended, "skipped"])
     assert DeadLetter.objects.count() == 0
     kit.worker.work()
     assert kit.ledger.entries() == []
@@ -257,7 +255,8 @@ def test_retry_resumes_at_what_failed_and_keeps_the_rest(kit):
     assert run.state == "failed"
     kit.ledger.open("mended")
     preview = preview_retry(run.pk)
-    assert [(i.step, i.shard, i.why, i.attempt) for i in preview.steps] == [("f", "2", "failed", 2), ("j", "", "blocked", 1)]
+    items = [(i.step, i.shard, i.why, i.attempt) for i in preview.steps]
+    assert items == [("f", "2", "failed", 2), ("j", "", "blocked", 1)]
     assert preview.kept == ["f"]
     run = kit.retry(run)
     assert (run.state, run.node_states, run.cause, run.error) == ("done", "dd", None, None)

@@ -10,8 +10,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psycopg
-
 from orchestrator.engine import recover
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.engine.transitions import Holder
@@ -19,6 +17,7 @@ from orchestrator.transport.batch import Batch
 from orchestrator.transport.board import Board
 from orchestrator.transport.drain import Drainer
 from orchestrator.transport.tickets import TicketRef
+from orchestrator.transport.worker import Connections
 
 QUEUES = ("default", "left", "right")
 
@@ -36,12 +35,12 @@ class Inline:
 
     def __init__(self, queues: Sequence[str] = QUEUES) -> None:
         self.conn = connect("inline")
-        self._watch = connect("inline watch")
+        self._connections = Connections("inline worker")
         self.holder = make_lease(self.conn, queues=queues)
         self.board = Board(400)
         self.stopping = False
-        self._batch = Batch(lambda: self.conn, lambda: self._watch, self.board)
-        self.drainer = Drainer(lambda: self.conn, self.holder, queues, self._batch, lambda: self.stopping)
+        self._batch = Batch(self._connections.main, self._connections.watch, self.board)
+        self.drainer = Drainer(self._connections.main, self.holder, queues, self._batch, lambda: self.stopping)
         self._queues = queues
         self._held: list[TicketRef] = []
 
@@ -92,10 +91,5 @@ class Inline:
 
     def close(self) -> None:
         """Gives its connections back."""
-        for conn in (self.conn, self._watch):
+        for conn in (self.conn, self._connections.main(), self._connections.watch()):
             conn.close()
-
-
-def backend_pid(conn: psycopg.Connection[Any]) -> int:
-    """The server process behind a connection."""
-    return conn.info.backend_pid

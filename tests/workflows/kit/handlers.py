@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
+
+from django.db import connection
 
 from orchestrator.sdk import Fail, Retry, Skip, compensation, step
 from tests.harness import ledger
@@ -97,7 +100,7 @@ def _swallow(ctx: Any, argument: str) -> None:
     while time.monotonic() < end:
         try:
             time.sleep(0.02)
-        except BaseException:  # noqa: BLE001, S112
+        except BaseException:
             continue
 
 
@@ -105,7 +108,7 @@ def _swallow_once(ctx: Any, argument: str) -> None:
     """Catches the alarm and returns as if nothing had happened."""
     try:
         time.sleep(float(argument))
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         return
 
 
@@ -134,6 +137,28 @@ def _huge_error(ctx: Any, argument: str) -> None:
 
 def _check(ctx: Any, argument: str) -> None:
     ctx.check_cancelled()
+
+
+def _cut(ctx: Any, argument: str) -> None:
+    """The database ends the worker's connection, once."""
+    if ctx.attempt == 1:
+        pid = ctx._connect().info.backend_pid
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+
+def _read(ctx: Any, argument: str) -> None:
+    """Reads from the record without end, so that an alarm fires in the middle of a statement."""
+    end = time.monotonic() + float(argument)
+    while time.monotonic() < end:
+        ctx.failures("f")
+
+
+def _abort(ctx: Any, argument: str) -> None:
+    """Leaves Django's connection in a transaction that has failed."""
+    connection.set_autocommit(False)
+    with contextlib.suppress(Exception), connection.cursor() as cursor:
+        cursor.execute("SELECT 1/0")
 
 
 def _ok(ctx: Any, argument: str) -> None:
