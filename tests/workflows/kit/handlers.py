@@ -72,6 +72,12 @@ def _hold(ctx: Any, argument: str) -> None:
         time.sleep(0.01)
 
 
+def _hold1(ctx: Any, argument: str) -> None:
+    """The same, on the first attempt only."""
+    if ctx.attempt == 1:
+        _hold(ctx, argument)
+
+
 def _coop_hold(ctx: Any, argument: str) -> None:
     """Until the gate is open, or the run is to stop."""
     while not _is_open(argument):
