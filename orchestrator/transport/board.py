@@ -50,9 +50,9 @@ class Snapshot:
         return self.items[self.current + 1 :] if self.current >= 0 else self.items
 
     @property
-    def begun(self) -> list[Item]:
-        """Items whose handlers were called and whose end has not been recorded, the running one among them."""
-        return self.items[: self.current + 1] if self.current >= 0 else []
+    def ended(self) -> list[Item]:
+        """Items whose handlers have ended and whose end has not been recorded yet."""
+        return self.items[: self.current] if self.current > 0 else []
 
 
 class Board:

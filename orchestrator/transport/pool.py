@@ -159,9 +159,10 @@ class Pool:
         held = child.board.read()
         if held.items:
             log.warning("worker process %s died holding %s attempts", child.name, len(held.items))
-        if held.begun:
-            self._close(child, held.begun)
-        leases.give_back(self._db(), [(i.id, i.attempt, i.token) for i in held.not_begun])
+        if held.running:
+            self._close(child, held.running)
+        # The death is put down to the item that ran. Those that had ended are not to blame; they run once more.
+        leases.give_back(self._db(), [(i.id, i.attempt, i.token) for i in [*held.ended, *held.not_begun]])
         leases.end(self._db(), child.lease_id)
         child.board.clear()
         os.close(child.pipe)
@@ -169,15 +170,14 @@ class Pool:
         if held.items and child.kill_cause is None:
             self._spawn_at = time.monotonic() + 0.05
 
-    def _close(self, child: Child, begun: Sequence[Item]) -> None:
-        for item in begun:
-            cause = child.kill_cause if child.kill_cause and item.id == child.killed_item else Cause.WORKER_LOST
-            try:
-                leases.close_begun(self._db(), (item.id, item.attempt, item.token), cause, child.name)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                raise
-            except Exception:
-                log.exception("step row %s could not be closed; the dispatcher's sweep tries again", item.id)
+    def _close(self, child: Child, item: Item) -> None:
+        cause = child.kill_cause if child.kill_cause and item.id == child.killed_item else Cause.WORKER_LOST
+        try:
+            leases.close_begun(self._db(), (item.id, item.attempt, item.token), cause, child.name)
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            raise
+        except Exception:
+            log.exception("step row %s could not be closed; the dispatcher's sweep tries again", item.id)
 
     # Watching over them.
 
