@@ -38,6 +38,7 @@ class EngineSettings:
     short_batch_seconds: float
     max_batch: int
     default_window: int
+    on_lock_conflict: str
     sync_commit: bool
     artifacts_url: str
 
@@ -73,6 +74,13 @@ def read_choice(env: Env, name: str, default: str, choices: tuple[str, ...]) -> 
 def read_list(env: Env, name: str, default: list[str]) -> list[str]:
     """Words separated by commas; empty means the default."""
     return [word.strip() for word in env.str(name, "").split(",") if word.strip()] or default
+
+
+def _choice(env: Env, name: str, allowed: tuple[str, ...]) -> str:
+    value = env.str(name, "")
+    if value not in allowed:
+        raise ConfigError(f"environment variable {name}: {value!r} is not one of {', '.join(filter(None, allowed))}")
+    return value
 
 
 def read_int(env: Env, name: str, default: int, *, low: int = 0, high: int = 2**31 - 1) -> int:
@@ -185,6 +193,7 @@ def load_engine_settings(env: Env) -> EngineSettings:
         slice_seconds=read_duration(env, "ORCHESTRATOR_SLICE_SECONDS", "1"),
         short_batch_seconds=read_duration(env, "ORCHESTRATOR_SHORT_BATCH_SECONDS", "0.05"),
         max_batch=read_int(env, "ORCHESTRATOR_MAX_BATCH", 200, low=1),
+        on_lock_conflict=_choice(env, "ORCHESTRATOR_ON_LOCK_CONFLICT", ("", "requeue", "reject", "dead_letter")),
         default_window=read_int(env, "ORCHESTRATOR_DEFAULT_WINDOW", 1000, low=1),
         sync_commit=read_bool(env, "ORCHESTRATOR_SYNCHRONOUS_COMMIT", False),
         artifacts_url=_artifacts(env),

@@ -13,10 +13,7 @@ NOT_BUILT: frozenset[str] = frozenset(
         "step.approval",
         "step.input",
         "step.join_timeout",
-        "step.lock",
-        "step.on_lock_conflict",
         "step.subject_id",
-        "step.topic",
         "step.workflow",
     }
 )

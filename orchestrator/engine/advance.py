@@ -14,7 +14,7 @@ from django.conf import settings
 
 from orchestrator.core.shards import MAX_ITEMS, shard_names
 from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, StepState, StopReason
-from orchestrator.core.templates import MISSING, follow
+from orchestrator.core.templates import MISSING, follow, render
 from orchestrator.core.text import NotStorable, to_json
 from orchestrator.engine.edit import NewFanOut, NewStep, ReadOutput, RunEdit, Take
 from orchestrator.engine.plans import Node, Plan
@@ -43,14 +43,14 @@ def close_node(edit: RunEdit, row: Any) -> None:
         _halt_for_passed_deadline(edit)
     if node.is_fan_out and row.shard:
         _close_shard(edit, node, row)
-    elif row.state == StepState.FAILED:
+    elif row.state in (StepState.FAILED, StepState.REJECTED):
         _close_failed(edit, node, row, NodeState.FAILED)
     else:
         edit.mark(node, _LETTERS[row.state])
 
 
 def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
-    if row.state == StepState.FAILED and not _may_go_on(node, row):
+    if row.state in (StepState.FAILED, StepState.REJECTED) and not _may_go_on(node, row):
         _stop_or_go_on(edit, node, row)
     if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
         edit.mark(node, _fan_out_letter(edit, node, row))
@@ -117,7 +117,6 @@ _LETTERS = {
     StepState.DONE: NodeState.DONE,
     StepState.SKIPPED: NodeState.SKIPPED,
     StepState.CANCELLED: NodeState.CANCELLED,
-    StepState.REJECTED: NodeState.FAILED,
 }
 
 
@@ -171,7 +170,7 @@ def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
         edit.add(NewStep(node.id, StepState.WAITING, waiting_for="timer", ready_in=spec.wait))
         edit.mark(node, NodeState.ACTIVE)
     else:
-        _open_plain(edit, node, take)
+        _open_plain(edit, node, read, take)
 
 
 def _reopen(edit: RunEdit, node: Node) -> None:
@@ -184,8 +183,8 @@ def _reopen(edit: RunEdit, node: Node) -> None:
     edit.ticket(node.id, node.spec.queue, min(window, MAX_TICKETS))
 
 
-def _open_plain(edit: RunEdit, node: Node, take: Take) -> None:
-    taken = take(edit.plan, node, 1)
+def _open_plain(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
+    taken = 0 if edit.is_gated(node.id) else take(edit.plan, node, 1)
     edit.mark(node, NodeState.ACTIVE)
     edit.current_step = node.id
     edit.add(
@@ -194,6 +193,8 @@ def _open_plain(edit: RunEdit, node: Node, take: Take) -> None:
             StepState.RUNNING if taken else StepState.QUEUED,
             max_attempts=node.spec.retries + 1,
             queue=node.spec.queue,
+            topic=node.spec.topic.name if node.spec.topic else None,
+            lock_name=_lock_name(edit, node, read),
             token=new_token() if taken else None,
         )
     )
@@ -216,9 +217,13 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
     shards = shard_names(items)
     window = min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items))
     bulk = len(items) > SMALL_FAN_OUT
-    taken = 0 if bulk else min(take(edit.plan, node, window), window)
+    taken = 0 if bulk or edit.is_gated(node.id) else min(take(edit.plan, node, window), window)
     edit.mark(node, NodeState.ACTIVE)
-    edit.fan_outs.append(NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk))
+    topic = node.spec.topic.name if node.spec.topic else None
+    locks = [_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)]
+    edit.fan_outs.append(
+        NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk, topic, locks)
+    )
     if bulk:
         edit.delta += len(items)
     else:
@@ -233,6 +238,8 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
                     max_attempts=node.spec.retries + 1,
                     queue=node.spec.queue,
                     item=text,
+                    topic=topic,
+                    lock_name=locks[i],
                     token=new_token() if i < taken else None,
                 )
             )
@@ -269,6 +276,30 @@ def _refuse_fan_out(edit: RunEdit, node: Node, message: str) -> None:
 def _holds(edit: RunEdit, condition: str, read: ReadOutput) -> bool:
     value = lookup(edit, condition, read)
     return value is not MISSING and bool(value)
+
+
+def _lock_name(edit: RunEdit, node: Node, read: ReadOutput, shard: str = "", item: Any = None) -> str | None:
+    """The lock that a row needs: the step's, its fields filled in, else the one named at submission."""
+    if node.spec.lock is None:
+        name: str | None = edit.row.lock_name
+        return name
+    return str(fill(edit, node.spec.lock, read, shard, item))[:500]
+
+
+def fill(edit: RunEdit, template: Any, read: ReadOutput, shard: str = "", item: Any = None) -> Any:
+    """A template with its fields filled in; one lone field keeps its JSON type."""
+
+    def resolve(name: str) -> Any:
+        root, *rest = name.split(".")
+        if root in ("item", "shard"):
+            value = follow({"item": item, "shard": shard}, [root, *rest])
+        elif root in ("subject_id", "run_id"):
+            value = edit.row.subject_id if root == "subject_id" else str(edit.row.id)
+        else:
+            value = lookup(edit, name, read)
+        return None if value is MISSING else value
+
+    return render(template, resolve)
 
 
 def lookup(edit: RunEdit, path: str, read: ReadOutput) -> Any:

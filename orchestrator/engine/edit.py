@@ -6,7 +6,7 @@ pinned definition, :mod:`transitions` turns the edits of any number of runs into
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -30,6 +30,8 @@ class NewStep:
     queue: str = "default"
     item: str | None = None
     error: str | None = None
+    topic: str | None = None
+    lock_name: str | None = None
     token: int | None = None
     ready_in: float = 0.0
 
@@ -45,6 +47,8 @@ class NewFanOut:
     max_attempts: int
     queue: str
     bulk: bool
+    topic: str | None
+    locks: list[str | None]
 
 
 class Take(Protocol):
@@ -144,6 +148,11 @@ class RunEdit:
         had = self.tickets.get(step)
         self.tickets[step] = (queue, count + (had[1] if had else 0))
 
+    def is_gated(self, step: str) -> bool:
+        """Whether rows of a step need a topic's slot or a lock."""
+        node = self.plan.by_id.get(step)
+        return node is not None and bool(node.spec.topic or node.spec.lock or self.row.lock_name)
+
     def mark(self, node: Node, letter: NodeState) -> None:
         """Sets a node's letter; one that has ended puts its successors up for opening."""
         self.nodes[node.index] = letter
@@ -180,4 +189,21 @@ class Opening:
     key: str | None
     deadline: float
     delay: float
+    lock_name: str | None
+    on_lock_conflict: str | None
     edit: RunEdit | None
+
+
+class Made:
+    """Rows that ``transitions.write`` makes; iterating fetches their ids, once the statements have been sent."""
+
+    def __init__(self, news: list[tuple[RunEdit, NewStep]], cursor: Any) -> None:
+        self.news = news
+        self._cursor = cursor
+        self._rows: dict[tuple[UUID, str, str], Any] | None = None
+
+    def __iter__(self) -> Iterator[tuple[RunEdit, NewStep, Any]]:
+        if self._rows is None:
+            self._rows = {(r.run_id, r.step, r.shard): r for r in self._cursor.fetchall()} if self.news else {}
+        for edit, new in self.news:
+            yield edit, new, self._rows[edit.id, new.step, new.shard]

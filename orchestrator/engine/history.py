@@ -98,12 +98,12 @@ def append_counters(conn: Connection, counters: Counters) -> None:
         counters.clear()
 
 
-def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int]]) -> None:
-    """Tickets (run, definition, step, queue, count) to publish when the transaction has committed."""
+def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int, bool]]) -> None:
+    """Tickets (run, definition, step, queue, count, gated) to publish when the transaction has committed."""
     if tickets:
-        runs, definitions, steps, queues, counts = map(list, zip(*tickets, strict=True))
+        runs, definitions, steps, queues, counts, gated = map(list, zip(*tickets, strict=True))
         put(conn, sql("insert_outbox"), {"runs": runs, "definitions": definitions, "steps": steps, "queues": queues,
-             "tickets": counts})  # fmt: skip
+             "tickets": counts, "gated": gated})  # fmt: skip
 
 
 def close_dead_letters(conn: Connection, step_rows: list[int], state: DeadLetterState, note: str) -> None:

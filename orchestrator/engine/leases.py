@@ -71,8 +71,8 @@ def give_back(conn: Connection, fences: Sequence[Fence]) -> int:
         found = rows(conn, query, [[step_id for step_id, _, _ in fences]])
         runs = {run.id: run for run in transitions.lock_runs(conn, [r.run_id for r in found])}
         back = transitions.give_back(conn, fences)
-        tickets = {(r.run_id, runs[r.run_id].definition_id, r.step, r.queue) for r in back}
-        history.insert_outbox(conn, [(*key, 1) for key in tickets])
+        tickets = {(r.run_id, runs[r.run_id].definition_id, r.step, r.queue, 1, r.gated) for r in back}
+        history.insert_outbox(conn, list(tickets))
         for run in runs.values():
             if run.stop and run.state == RunState.RUNNING:
                 edit = RunEdit.of(run, load_plan(conn, run.definition_id))

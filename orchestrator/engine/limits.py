@@ -14,7 +14,8 @@ from django.utils import timezone
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Invalid, NotFound
 from orchestrator.core.states import StepState, WaitingFor
-from orchestrator.engine import audit
+from orchestrator.engine import audit, gates
+from orchestrator.engine.db import caller_connection, notify
 from orchestrator.models import Definition, Lease, Pause, Step, Topic
 
 MAX_LIMIT = 2**31 - 1
@@ -39,6 +40,9 @@ def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = ""
         Topic.objects.filter(pk=name).update(limit=limit, set_by=actor.name, updated_at=Now())
         after = {"limit": limit, "set_by": actor.name}
         audit.note(f"topic {name}", "topic", actor, reason, before=before, after=after)
+        conn = caller_connection()
+        if gates.promote(conn, [name], []):
+            notify(conn)
 
 
 def topic(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -67,10 +68,8 @@ def wake_due(conn: Connection, limit: int = LIMIT) -> int:
 
     def work() -> int:
         woken = transitions.wake_due(conn, limit)
-        tickets = {(r.run_id, r.definition_id, r.step, r.queue): 0 for r in woken}
-        for r in woken:
-            tickets[r.run_id, r.definition_id, r.step, r.queue] += 1
-        history.insert_outbox(conn, [(*key, n) for key, n in tickets.items()])
+        tickets = Counter((r.run_id, r.definition_id, r.step, r.queue, r.gated) for r in woken)
+        history.insert_outbox(conn, [(*key[:4], n, key[4]) for key, n in tickets.items()])
         return len(woken)
 
     return in_transaction(conn, work)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from orchestrator.core import metric_names
 from orchestrator.core.states import RUN_TERMINAL, Kind, StepState
-from orchestrator.engine import advance, history, transitions, unwind
+from orchestrator.engine import advance, gates, history, transitions, unwind
 from orchestrator.engine.db import Connection, in_transaction, relax_commit, sync_commit
 from orchestrator.engine.edit import NewStep, RunEdit, Take
 from orchestrator.engine.history import Counters
@@ -96,6 +96,7 @@ def _close(
     if any(edit.state in RUN_TERMINAL for edit in touched):
         sync_commit(conn)
     made = transitions.write(conn, touched, holder, counts)
+    gates.wake(conn, changed)
     claim = transitions.send_claim(conn, more, holder) if more and holder else None
     return _Sent(len(changed), len(closures) - len(changed), made, claim)
 

@@ -43,6 +43,8 @@ class Submission:
     idempotency_key: str | None
     deadline: float | None
     delay: float
+    lock: str | None
+    on_lock_conflict: str | None
 
 
 def submit(
@@ -73,8 +75,10 @@ def submit(
         TooLarge: an input over 1 MB.
         Conflict: the same key with other input.
     """
-    _not_built(after=after, parent=parent, lock=lock, on_lock_conflict=on_lock_conflict)
-    request = check({}, workflow, subject_id, input, idempotency_key, version, deadline, delay, labels)
+    _not_built(after=after, parent=parent)
+    request = check(
+        {}, workflow, subject_id, input, idempotency_key, version, deadline, delay, labels, lock, on_lock_conflict
+    )
     with caller_transaction() as conn:
         return _start(conn, [request], actor)[0][0]
 
@@ -97,7 +101,7 @@ def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER)
 
 
 def _checked(known: Known, arguments: dict[str, Any]) -> Submission:
-    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent", "lock", "on_lock_conflict")})
+    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent")})
     arguments.pop("detach", None)
     try:
         return check(known, **arguments)
@@ -121,6 +125,8 @@ def check(
     deadline: str | float | None = None,
     delay: str | float | None = None,
     labels: Any = None,
+    lock: str | None = None,
+    on_lock_conflict: str | None = None,
 ) -> Submission:
     """Checks a request; reads definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
     wanted = (_text(workflow, "workflow"), version)
@@ -134,6 +140,8 @@ def check(
         idempotency_key=_text(idempotency_key, "idempotency_key") if idempotency_key is not None else None,
         deadline=_seconds(deadline, "deadline", least=1.0) if deadline is not None else None,
         delay=_seconds(delay, "delay", least=0.0) if delay is not None else 0.0,
+        lock=_text(lock, "lock") if lock is not None else None,
+        on_lock_conflict=_policy(on_lock_conflict),
     )
 
 
@@ -146,6 +154,12 @@ def _text(value: Any, field: str, limit: int = 500) -> str:
         to_json(value, field)
     except NotStorable as problem:
         raise Invalid(str(problem), field=field) from None
+    return value
+
+
+def _policy(value: str | None) -> str | None:
+    if value not in (None, "requeue", "reject", "dead_letter"):
+        raise Invalid(f"on_lock_conflict is requeue, reject or dead_letter, not {value!r}", field="on_lock_conflict")
     return value
 
 
@@ -215,7 +229,9 @@ def _opening(conn: Connection, request: Submission) -> Opening:
         key=request.idempotency_key,
         deadline=request.deadline if request.deadline is not None else plan.spec.deadline,
         delay=request.delay,
-        edit=None if request.delay else _first_steps(plan),
+        lock_name=request.lock,
+        on_lock_conflict=request.on_lock_conflict,
+        edit=None if request.delay or request.lock else _first_steps(plan),
     )
 
 
@@ -241,7 +257,14 @@ def _first_steps(plan: Plan) -> RunEdit | None:
     return _first[plan.definition_id]
 
 
-_NEW = SimpleNamespace(id=None, pending=0, retries=0, stop=None, state="running", node_states="")
+class _New(SimpleNamespace):
+    """Stands for the row of any run of a definition; what differs from run to run is not known."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _DependsOnInput
+
+
+_NEW = _New(pending=0, retries=0, stop=None, state="running", node_states="", lock_name=None)
 
 
 def _no_reading(run_id: UUID, node: Any) -> Any:

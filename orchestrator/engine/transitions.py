@@ -8,7 +8,7 @@ an engine connection in pipeline mode a whole :func:`write` costs one round trip
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +18,14 @@ from orchestrator.engine.claims import Closure as Closure
 from orchestrator.engine.claims import Holder as Holder
 from orchestrator.engine.claims import Ticket as Ticket
 from orchestrator.engine.db import Connection, put, rows, sql
-from orchestrator.engine.edit import NewStep, Opening, RunEdit
+from orchestrator.engine.edit import Made as Made
+from orchestrator.engine.edit import Opening, RunEdit
 from orchestrator.engine.history import Counters
 
 #: Columns of new rows, by the parameter that carries them.
 _ROW = {"steps": "step", "shards": "shard", "ordinals": "ordinal", "states": "state", "waits": "waiting_for",
-        "max_attempts": "max_attempts", "queues": "queue", "items": "item", "ready_in": "ready_in"}  # fmt: skip
+        "max_attempts": "max_attempts", "queues": "queue", "items": "item", "ready_in": "ready_in",
+        "topics": "topic", "locks": "lock_name"}  # fmt: skip
 
 
 def _columns(things: Sequence[Any], **names: str) -> dict[str, list[Any]]:
@@ -57,10 +59,12 @@ def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake:
     edits = [(o, o.edit) for o in openings if o.edit]
     news = [(o.id, new) for o, edit in edits for new in edit.new_steps]
     fans = [(o.id, fan_out) for o, edit in edits for fan_out in edit.fan_outs]
-    tickets = [(o.id, step, queue, n) for o, edit in edits for step, (queue, n) in edit.tickets.items()]
+    tickets = [
+        (o.id, step, queue, n, edit.is_gated(step)) for o, edit in edits for step, (queue, n) in edit.tickets.items()
+    ]
     params = {
         **_columns(openings, ids="id", subjects="subject_id", labels="labels", inputs="input", keys="key",
-                   deadlines="deadline", delays="delay"),
+                   deadlines="deadline", delays="delay", run_locks="lock_name", conflicts="on_lock_conflict"),
         "definitions": [o.plan.definition_id for o in openings],
         "workflows": [o.plan.workflow for o in openings],
         "versions": [o.plan.version for o in openings],
@@ -78,6 +82,7 @@ def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake:
         "ticket_steps": [t[1] for t in tickets],
         "ticket_queues": [t[2] for t in tickets],
         "tickets": [t[3] for t in tickets],
+        "gated": [t[4] for t in tickets],
         "actor": actor,
         "wake": wake,
     }  # fmt: skip
@@ -130,6 +135,22 @@ def mark_undone(conn: Connection, run_id: UUID, ended: list[Any]) -> None:
     put(conn, sql("mark_undone"), {"run": run_id, "rows": own, "steps": steps})
 
 
+def promote_waiting(conn: Connection, topics: list[str], locks: list[str]) -> list[Any]:
+    """Queues what waits for these topics and locks, as far as there is room; they are locked already."""
+    return rows(conn, sql("promote_waiting"), {"topics": topics, "locks": locks})
+
+
+def claim_gated(conn: Connection, ids: list[int], policies: list[str], holder: Holder) -> list[Any]:
+    """Claims rows that need topics and locks, which are locked already; parks or hands back what finds no room."""
+    params = {"ids": ids, "policies": policies, "lease": holder.lease_id, "worker": holder.worker}
+    return rows(conn, sql("claim_gated"), params)
+
+
+def reject_queued(conn: Connection, ids: list[int], errors: list[str]) -> list[Any]:
+    """Ends rows that lost a lock and do not wait for it; their runs are locked."""
+    return rows(conn, sql("reject_queued"), {"ids": ids, "errors": errors})
+
+
 def wake_due(conn: Connection, limit: int) -> list[Any]:
     """Queues steps whose retry is due."""
     return rows(conn, sql("wake_due"), {"limit": limit})
@@ -151,21 +172,6 @@ def write(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None, cou
         dead = [(e.row, r.id, n.step, n.shard, n.cause, n.error, 0) for e, n, r in made if n.state is StepState.FAILED]
         history.insert_dead_letters(conn, dead)
     return made
-
-
-class Made:
-    """Rows that a :func:`write` makes; iterating fetches their ids, once the statements have been sent."""
-
-    def __init__(self, news: list[tuple[RunEdit, NewStep]], cursor: Any) -> None:
-        self.news = news
-        self._cursor = cursor
-        self._rows: dict[tuple[UUID, str, str], Any] | None = None
-
-    def __iter__(self) -> Iterator[tuple[RunEdit, NewStep, Any]]:
-        if self._rows is None:
-            self._rows = {(r.run_id, r.step, r.shard): r for r in self._cursor.fetchall()} if self.news else {}
-        for edit, new in self.news:
-            yield edit, new, self._rows[edit.id, new.step, new.shard]
 
 
 def _insert_steps(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None) -> Made:
@@ -196,7 +202,8 @@ def _insert_fan_outs(conn: Connection, edits: Sequence[RunEdit]) -> None:
         for f in edit.fan_outs:
             if f.bulk:
                 put(conn, sql("open_fan_out"), {"run": edit.id, "step": f.step, "shards": f.shards, "items": f.items,
-                    "window": f.window, "max_attempts": f.max_attempts, "queue": f.queue})  # fmt: skip
+                    "window": f.window, "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic,
+                    "locks": f.locks})  # fmt: skip
 
 
 def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:
@@ -221,7 +228,11 @@ def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
 def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
     history.insert_outbox(
         conn,
-        [(e.id, e.plan.definition_id, step, queue, n) for e in edits for step, (queue, n) in e.tickets.items()],
+        [
+            (e.id, e.plan.definition_id, step, queue, n, e.is_gated(step))
+            for e in edits
+            for step, (queue, n) in e.tickets.items()
+        ],
     )
 
 
@@ -266,6 +277,12 @@ def reopen_undo(conn: Connection, run_id: UUID, row_id: int, retries: int) -> An
     """A failed compensation of an ended run is queued again and the run compensates; the locked run as it is now."""
     put(conn, sql("reopen_undo"), {"run": run_id, "row": row_id, "retries": retries})
     return lock_runs(conn, [run_id])[0]
+
+
+def repair(conn: Connection, run_id: UUID) -> None:
+    """For the doctor: what an ended run left open is closed, and the counters of fan-outs are the counts of shards."""
+    put(conn, sql("repair_ended"), {"run": run_id})
+    put(conn, sql("repair_fan_outs"), {"run": run_id})
 
 
 def start_delayed(conn: Connection, limit: int) -> list[Any]:

@@ -34,7 +34,7 @@ def resolve(conn: Connection, edit: RunEdit, read: ReadOutput, take: Take = take
             else:
                 _finish_done(edit, read)
     elif edit.now_state is RunState.COMPENSATING and edit.undone:
-        _go_on(conn, edit)
+        go_on(conn, edit)
 
 
 def _stop(conn: Connection, edit: RunEdit) -> None:
@@ -145,7 +145,7 @@ def _release_wave(conn: Connection, edit: RunEdit) -> None:
         edit.current_step = released.step
 
 
-def _go_on(conn: Connection, edit: RunEdit) -> None:
+def go_on(conn: Connection, edit: RunEdit) -> None:
     """Compensations have ended: notes what they undid, then releases the next wave or ends the run."""
     transitions.mark_undone(conn, edit.id, edit.undone)
     edit.delta -= len(edit.undone)

@@ -15,6 +15,7 @@ class Outbox(models.Model):
     step = models.TextField()
     queue = models.TextField()
     tickets = models.IntegerField(db_default=1, help_text="How many workers the step can use at once.")
+    gated = models.BooleanField(db_default=False, help_text="The step needs a topic's slot or a lock.")
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -19,7 +19,7 @@ import psycopg
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from orchestrator.engine import beats, recover
+from orchestrator.engine import beats, gates, recover
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.reissue import EVERY, Reissuer
@@ -50,6 +50,7 @@ class Dispatcher:
             (0.5, recover.start_delayed),
             (min(1.0, sweep), recover.enforce_deadlines),
             (1.0, recover.end_holds),
+            (0.5, gates.promote_all),
             (sweep, recover.reap_lost),
             (1.0, reissuer.if_emptied),
             (EVERY, reissuer.stale),

@@ -18,6 +18,7 @@ from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_S
 from orchestrator.definitions import registry
 from orchestrator.engine import history, leases, transitions
 from orchestrator.engine.db import Connection, in_transaction, relax_commit
+from orchestrator.engine.gates import claim_gated
 from orchestrator.engine.history import Counters
 from orchestrator.engine.pace import Budget, Pace
 from orchestrator.engine.plans import Node, Plan, load_plan
@@ -58,21 +59,21 @@ class Drainer:
     def drain(self, refs: Sequence[TicketRef]) -> list[TicketRef]:
         """Runs what the tickets are for; returns those that may have work left, for the tails of their queues."""
         until = time.monotonic() + self._slice
-        open_refs = {(ref.run_id, ref.step): ref for ref in refs if self._can_run(ref)}
+        can = [ref for ref in refs if self._can_run(ref)]
+        open_refs = {(ref.run_id, ref.step): ref for ref in can if not ref.gated}
+        gated = {(ref.run_id, ref.step): ref for ref in can if ref.gated}
         budget = self.pace.budget()
-        try:
-            works = self._claim(open_refs, budget)
-        except BROKEN as problem:
-            self._mend([], problem)
-            return list(refs)
+        works = self._claim(open_refs, budget) or self._claim_gated(gated)
         while works:
             closures = self._batch.run(works, self.pace)
             going_on = time.monotonic() < until and not self._stopping()
             budget = self.pace.budget()
             more = self._tickets(open_refs, budget) if going_on else []
             works = self._settle(closures, more, budget if going_on else None, open_refs)
+            if not works and going_on:
+                works = self._claim_gated(gated)
         self._batch.clear()
-        return list(open_refs.values())
+        return [*open_refs.values(), *gated.values()]
 
     def rows_of(self, ref: TicketRef) -> int:
         """How many rows the ticket's step can have in one run."""
@@ -112,6 +113,21 @@ class Drainer:
         with conn.pipeline():
             claimed = in_transaction(conn, claim)
         return self._claimed(claimed, tickets, open_refs)
+
+    def _claim_gated(self, gated: Refs) -> list[Work]:
+        """Rows of the first ticket that needs topics or locks; what finds no room is parked, and woken later."""
+        while gated:
+            key, ref = next(iter(gated.items()))
+            most = self.pace.budget().take(
+                (ref.definition_id, ref.step), min(self.rows_of(ref), self.pace.max_batch), alone=True
+            )
+            conn = self._connect()
+            claimed = claim_gated(conn, [Ticket(ref.run_id, ref.step, most)], self._holder)
+            if len(claimed) < most or self.rows_of(ref) == 1:
+                del gated[key]
+            if claimed:
+                return [from_claim(row, load_plan(conn, row.definition_id)) for row in claimed]
+        return []
 
     def _claimed(self, claimed: Sequence[Any], tickets: Sequence[Ticket], open_refs: Refs) -> list[Work]:
         """Work of claimed rows; a ticket that got fewer rows than it could take, or can have no more, is used up."""

@@ -6,7 +6,7 @@ import logging
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from django.conf import settings
 from django.db import connections
@@ -18,13 +18,25 @@ from orchestrator.core.text import NotStorable, to_json
 from orchestrator.definitions import registry
 from orchestrator.definitions.errors import HandlerMissing
 from orchestrator.engine.artifacts import artifact_store
-from orchestrator.engine.context import Signals, make_context
+from orchestrator.engine.context import Signals, StepContext, make_context
 from orchestrator.engine.db import Connection
 from orchestrator.engine.transitions import Closure
 from orchestrator.engine.work import Work, closure, failure, from_exception
 
 log = logging.getLogger("switchyard.worker")
 OUTPUT_LIMIT = 64 * 1024 * 1024
+
+
+class Around(Protocol):
+    """What may stand around handlers: the faults of a test (``orchestrator.testing.injection``)."""
+
+    def call(self, handler: registry.Handler, ctx: StepContext, work: Work) -> Any: ...  # noqa: D102
+
+    def ended(self, work: Work, closure: Closure, connect: Callable[[], Connection]) -> None: ...  # noqa: D102
+
+
+#: None but in worker processes under test.
+around: Around | None = None
 
 
 class TimedOut(BaseException):
@@ -54,6 +66,13 @@ class Alarm:
 
 def execute(work: Work, connect: Callable[[], Connection], signals: Signals, alarm: Alarm) -> Closure:
     """Runs the handler of a claimed row and says how its attempt ended. Never raises."""
+    ended = _execute(work, connect, signals, alarm)
+    if around is not None:
+        around.ended(work, ended, connect)
+    return ended
+
+
+def _execute(work: Work, connect: Callable[[], Connection], signals: Signals, alarm: Alarm) -> Closure:
     spec = work.spec
     try:
         handler = registry.resolve(work.plan.workflow, spec.handler, work.kind)  # type: ignore[arg-type]
@@ -63,7 +82,7 @@ def execute(work: Work, connect: Callable[[], Connection], signals: Signals, ala
     try:
         try:
             alarm.arm(spec.timeout)
-            output = handler(ctx)
+            output = handler(ctx) if around is None else around.call(handler, ctx, work)
         finally:
             alarm.disarm()
     except TimedOut:

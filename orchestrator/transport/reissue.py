@@ -13,7 +13,7 @@ from redis import Redis
 from rq import Queue
 
 from orchestrator.engine.db import Connection, rows
-from orchestrator.transport.tickets import TicketRef, parse, publish
+from orchestrator.transport.tickets import GATED, TicketRef, parse, publish
 
 log = logging.getLogger("switchyard.dispatcher")
 SENTINEL = "switchyard:sentinel"
@@ -33,10 +33,11 @@ WITH RECURSIVE queues AS (
             WHERE s.state = 'queued' AND s.queue > q.queue ORDER BY s.queue LIMIT 1)
     FROM queues q WHERE q.queue IS NOT NULL
 )
-SELECT o.run_id, r.definition_id, o.step, o.queue, count(*) AS n
+SELECT o.run_id, r.definition_id, o.step, o.queue, count(*) AS n, bool_or(o.gated) AS gated
 FROM queues q
 CROSS JOIN LATERAL (
-    SELECT s.run_id, s.step, s.queue, s.ready_at FROM workflow_steps s
+    SELECT s.run_id, s.step, s.queue, s.ready_at, s.topic IS NOT NULL OR s.lock_name IS NOT NULL AS gated
+    FROM workflow_steps s
     WHERE s.state = 'queued' AND s.queue = q.queue AND s.ready_at < now() - %(age)s * interval '1 second'
     ORDER BY s.ready_at LIMIT %(limit)s
 ) o
@@ -77,11 +78,11 @@ class Reissuer:
 
 
 def _ref(row: Any) -> TicketRef:
-    return TicketRef(row.run_id, row.definition_id, row.step, row.queue)
+    return TicketRef(row.run_id, row.definition_id, row.step, row.queue, GATED * row.gated)
 
 
 def _refs(found: list[Any]) -> list[TicketRef]:
-    return [_ref(row)._replace(slot=slot) for row in found for slot in range(min(row.n, 64))]
+    return [_ref(row)._replace(slot=slot + GATED * row.gated) for row in found for slot in range(min(row.n, 64))]
 
 
 def _without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis import Redis
 
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
-from orchestrator.transport.tickets import TicketRef, publish
+from orchestrator.transport.tickets import GATED, TicketRef, publish
 
 _BATCH = 500
 
@@ -17,7 +17,7 @@ def relay(conn: Connection, client: Redis) -> int:
         put(conn, "SELECT set_config('synchronous_commit', 'off', true)")
         taken = rows(conn, sql("take_outbox"), {"limit": _BATCH})
         refs = [
-            TicketRef(row.run_id, row.definition_id, row.step, row.queue, slot)
+            TicketRef(row.run_id, row.definition_id, row.step, row.queue, slot + GATED * row.gated)
             for row in sorted(taken, key=lambda r: r.id)
             for slot in range(row.tickets)
         ]

@@ -23,6 +23,10 @@ FUNCTION = "orchestrator.transport.tickets.run_ticket"
 _TTL = 86_400
 
 
+#: Slots from here on: the step needs a topic's slot or a lock.
+GATED = 1000
+
+
 class TicketRef(NamedTuple):
     """What a ticket is for. ``slot`` tells the tickets of one fan-out apart."""
 
@@ -31,6 +35,11 @@ class TicketRef(NamedTuple):
     step: str
     queue: str
     slot: int = 0
+
+    @property
+    def gated(self) -> bool:
+        """Whether the step needs a topic's slot or a lock beside a worker."""
+        return self.slot >= GATED
 
     @property
     def id(self) -> str:

@@ -13,10 +13,7 @@ NOT_BUILT_EXAMPLES = {
     "step.approval": (two_steps("approval: {group: e}"), "step 'b': `approval` is not built yet in this version"),
     "step.input": (two_steps("workflow: w", "input: {}"), "step 'b': `input` is not built yet"),
     "step.join_timeout": (two_steps("fan_out: [1]", "join_timeout: 1m"), "step 'b': `join_timeout` is not built yet"),
-    "step.lock": (two_steps("lock: x"), "step 'b': `lock` is not built yet"),
-    "step.on_lock_conflict": (two_steps("on_lock_conflict: reject"), "step 'b': `on_lock_conflict` is not built yet"),
     "step.subject_id": (two_steps("workflow: w", "subject_id: x"), "step 'b': `subject_id` is not built yet"),
-    "step.topic": (two_steps("topic: gpu"), "step 'b': `topic` is not built yet in this version"),
     "step.workflow": (two_steps("workflow: w"), "step 'b': `workflow` is not built yet"),
 }
 

@@ -174,13 +174,14 @@ def _history(run: Run) -> Iterable[str]:
 
 
 def _dead_letters(runs: list[Run]) -> Iterable[str]:
-    """Exactly one open dead letter for each row that has failed for good."""
-    failed = set(Step.objects.filter(run__in=runs, state__in=_FAILED).values_list("pk", flat=True))
+    """Exactly one open dead letter for each row that has failed for good; a rejected one may have one."""
+    failed = set(Step.objects.filter(run__in=runs, state=StepState.FAILED).values_list("pk", flat=True))
+    rejected = set(Step.objects.filter(run__in=runs, state=StepState.REJECTED).values_list("pk", flat=True))
     letters = {letter.step_row_id: letter for letter in DeadLetter.objects.filter(run__in=runs)}
     for pk in failed - letters.keys():
         yield f"row {pk} has failed and is not in the dead letters"
     for pk, letter in letters.items():
-        if letter.state == "open" and pk not in failed:
+        if letter.state == "open" and pk not in failed | rejected:
             yield f"dead letter {letter} is open, its row has not failed"
 
 

@@ -1,4 +1,5 @@
 -- Claims queued rows for the tickets that a worker holds: the claim, not the ticket, decides who runs what.
+-- Rows that need a topic's slot or a lock are claimed by claim_gated.
 -- A run that is stopped gives out no more steps; its compensations it does.
 -- Lock order: steps only, SKIP LOCKED, so a claim waits for nobody and nobody deadlocks with it. A claim that meets a
 --   cancel sees either the row still queued (and the cancel then finds it running) or no row.
@@ -15,7 +16,7 @@ WITH tickets AS (
         FROM workflow_steps s
         JOIN workflow_runs r ON r.id = s.run_id
         WHERE s.run_id = t.run_id AND s.step = t.step AND s.state = 'queued'
-          AND (r.stop IS NULL OR s.kind = 'compensation')
+          AND s.topic IS NULL AND s.lock_name IS NULL AND (r.stop IS NULL OR s.kind = 'compensation')
         ORDER BY s.ordinal
         LIMIT t.most
         FOR NO KEY UPDATE OF s SKIP LOCKED

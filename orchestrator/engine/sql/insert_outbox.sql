@@ -1,3 +1,4 @@
 -- Tickets to publish once this transaction has committed, and never otherwise.
-INSERT INTO workflow_outbox (run_id, definition_id, step, queue, tickets)
-SELECT * FROM unnest(%(runs)s::uuid[], %(definitions)s::bigint[], %(steps)s::text[], %(queues)s::text[], %(tickets)s::int[])
+INSERT INTO workflow_outbox (run_id, definition_id, step, queue, tickets, gated)
+SELECT * FROM unnest(%(runs)s::uuid[], %(definitions)s::bigint[], %(steps)s::text[], %(queues)s::text[], %(tickets)s::int[],
+                     %(gated)s::bool[])

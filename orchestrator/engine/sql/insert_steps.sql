@@ -3,9 +3,9 @@
 -- The runs are locked. Index: workflow_steps_run_step_shard_key.
 INSERT INTO workflow_steps (
     run_id, step, shard, ordinal, kind, state, cause, waiting_for, attempt, max_attempts, generation, queue, item, error,
-    token, lease_id, worker, ready_at, first_started_at, started_at, finished_at)
+    topic, lock_name, token, lease_id, worker, ready_at, first_started_at, started_at, finished_at)
 SELECT n.run_id, n.step, n.shard, n.ordinal, n.kind, n.state, n.cause, n.waiting_for, n.attempt, n.max_attempts, 0, n.queue,
-       n.item::jsonb, n.error::jsonb,
+       n.item::jsonb, n.error::jsonb, n.topic, n.lock_name,
        CASE n.state WHEN 'running' THEN n.token END,
        CASE n.state WHEN 'running' THEN %(lease)s::bigint END,
        CASE n.state WHEN 'running' THEN %(worker)s::text END,
@@ -16,8 +16,8 @@ SELECT n.run_id, n.step, n.shard, n.ordinal, n.kind, n.state, n.cause, n.waiting
 FROM unnest(
     %(runs)s::uuid[], %(steps)s::text[], %(shards)s::text[], %(ordinals)s::int[], %(kinds)s::text[], %(states)s::text[],
     %(causes)s::text[], %(waits)s::text[], %(attempts)s::int[], %(max_attempts)s::int[], %(queues)s::text[],
-    %(items)s::text[], %(errors)s::text[], %(tokens)s::bigint[],
+    %(items)s::text[], %(errors)s::text[], %(topics)s::text[], %(locks)s::text[], %(tokens)s::bigint[],
     %(ready_in)s::float8[]
 ) AS n(run_id, step, shard, ordinal, kind, state, cause, waiting_for, attempt, max_attempts, queue, item, error,
-       token, ready_in)
+       topic, lock_name, token, ready_in)
 RETURNING id, run_id, step, shard, ordinal, state, token

@@ -5,7 +5,7 @@
 -- Index: workflow_runs_pkey.
 SELECT r.id, r.definition_id, r.workflow, r.version, r.subject_id, r.state, r.cause, r.stop, r.node_states, r.pending,
        r.compensation, r.current_step, r.deadline_at, r.on_deadline, r.started_at, r.submitted_at, r.force_at, r.retries,
-       extract(epoch FROM clock_timestamp() - coalesce(r.started_at, r.submitted_at))::float8 AS age, r.parent_step_id, r.labels::text AS labels_text,
+       extract(epoch FROM clock_timestamp() - coalesce(r.started_at, r.submitted_at))::float8 AS age, r.parent_step_id, r.lock_name, r.labels::text AS labels_text,
        CASE WHEN pg_column_size(r.input) <= 4096 THEN r.input::text END AS input_text
 FROM workflow_runs r
 WHERE r.id = ANY(%(runs)s::uuid[])

@@ -7,4 +7,4 @@ SET state = 'queued', attempt = s.attempt - 1, token = NULL, lease_id = NULL, re
 FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(tokens)s::bigint[],
             array_fill('running'::text, ARRAY[cardinality(%(ids)s::bigint[])])) AS c(id, attempt, token, was)
 WHERE s.id = c.id AND s.state = c.was AND s.attempt = c.attempt AND s.token = c.token
-RETURNING s.id, s.run_id, s.step, s.queue
+RETURNING s.id, s.run_id, s.step, s.queue, (s.topic IS NOT NULL OR s.lock_name IS NOT NULL) AS gated

@@ -38,7 +38,7 @@ WITH closing AS (
     FROM decided l
     WHERE s.id = l.id AND s.state = l.was AND s.attempt = l.attempt AND s.token = l.token
     RETURNING s.id, s.run_id, s.step, s.shard, s.kind, s.state, s.cause, s.attempt, s.started_at, s.ready_at, s.worker,
-              s.undoes_id, s.undoes_steps, s.error::text AS error_text
+              s.undoes_id, s.undoes_steps, s.error::text AS error_text, s.topic, s.lock_name
 ), closed AS (
     SELECT run_id, step, count(*) AS n,
            count(*) FILTER (WHERE state = 'done') AS done,

@@ -6,15 +6,17 @@ WITH asked AS (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(definitions)s::bigint[], %(workflows)s::text[], %(versions)s::int[], %(subjects)s::text[],
         %(labels)s::text[], %(node_states)s::text[], %(pendings)s::int[], %(current_steps)s::text[], %(inputs)s::text[],
-        %(keys)s::text[], %(deadlines)s::float8[], %(on_deadlines)s::text[], %(delays)s::float8[]
+        %(keys)s::text[], %(deadlines)s::float8[], %(on_deadlines)s::text[], %(delays)s::float8[],
+        %(run_locks)s::text[], %(conflicts)s::text[]
     ) AS a(id, definition_id, workflow, version, subject_id, labels, node_states, pending, current_step, input, key,
-           deadline, on_deadline, delay)
+           deadline, on_deadline, delay, lock_name, on_lock_conflict)
 ), made AS (
     INSERT INTO workflow_runs (id, definition_id, workflow, version, subject_id, labels, state, node_states, pending,
                                current_step, input, idempotency_key, deadline_seconds, on_deadline, submitted_by,
-                               submitted_at, available_at, started_at, deadline_at, updated_at)
+                               lock_name, on_lock_conflict, submitted_at, available_at, started_at, deadline_at, updated_at)
     SELECT a.id, a.definition_id, a.workflow, a.version, a.subject_id, a.labels::jsonb, 'running', a.node_states, a.pending,
-           a.current_step, a.input::jsonb, a.key, a.deadline, a.on_deadline, %(actor)s, clock_timestamp(),
+           a.current_step, a.input::jsonb, a.key, a.deadline, a.on_deadline, %(actor)s,
+           a.lock_name, a.on_lock_conflict, clock_timestamp(),
            CASE WHEN a.delay > 0 THEN clock_timestamp() + a.delay * interval '1 second' END,
            CASE WHEN a.delay > 0 THEN NULL ELSE clock_timestamp() END,
            CASE WHEN a.delay > 0 THEN NULL ELSE clock_timestamp() + a.deadline * interval '1 second' END,
@@ -24,12 +26,14 @@ WITH asked AS (
     RETURNING id, definition_id
 ), opened AS (
     INSERT INTO workflow_steps (run_id, step, shard, ordinal, kind, state, waiting_for, attempt, max_attempts, generation,
-                                queue, item, ready_at)
+                                queue, item, topic, lock_name, ready_at)
     SELECT m.id, s.step, s.shard, s.ordinal, 'step', s.state, s.waiting_for, 0, s.max_attempts, 0, s.queue, s.item::jsonb,
+           s.topic, s.lock_name,
            CASE WHEN s.state <> 'pending' THEN clock_timestamp() + s.ready_in * interval '1 second' END
     FROM unnest(%(step_runs)s::uuid[], %(steps)s::text[], %(shards)s::text[], %(ordinals)s::int[], %(states)s::text[],
-                %(waits)s::text[], %(max_attempts)s::int[], %(queues)s::text[], %(items)s::text[], %(ready_in)s::float8[])
-         AS s(run_id, step, shard, ordinal, state, waiting_for, max_attempts, queue, item, ready_in)
+                %(waits)s::text[], %(max_attempts)s::int[], %(queues)s::text[], %(items)s::text[], %(ready_in)s::float8[],
+                %(topics)s::text[], %(locks)s::text[])
+         AS s(run_id, step, shard, ordinal, state, waiting_for, max_attempts, queue, item, ready_in, topic, lock_name)
     JOIN made m ON m.id = s.run_id
 ), counted AS (
     INSERT INTO workflow_fan_outs (run_id, step, total, open, "window")
@@ -38,10 +42,11 @@ WITH asked AS (
          AS f(run_id, step, total, released)
     JOIN made m ON m.id = f.run_id
 ), ticketed AS (
-    INSERT INTO workflow_outbox (run_id, definition_id, step, queue, tickets)
-    SELECT m.id, m.definition_id, t.step, t.queue, t.tickets
-    FROM unnest(%(ticket_runs)s::uuid[], %(ticket_steps)s::text[], %(ticket_queues)s::text[], %(tickets)s::int[])
-         AS t(run_id, step, queue, tickets)
+    INSERT INTO workflow_outbox (run_id, definition_id, step, queue, tickets, gated)
+    SELECT m.id, m.definition_id, t.step, t.queue, t.tickets, t.gated
+    FROM unnest(%(ticket_runs)s::uuid[], %(ticket_steps)s::text[], %(ticket_queues)s::text[], %(tickets)s::int[],
+                %(gated)s::bool[])
+         AS t(run_id, step, queue, tickets, gated)
     JOIN made m ON m.id = t.run_id
 ), woken AS (
     SELECT pg_notify('switchyard_outbox', '') WHERE %(wake)s

@@ -4,4 +4,4 @@
 DELETE FROM workflow_outbox o
 USING (SELECT id FROM workflow_outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) taken
 WHERE o.id = taken.id
-RETURNING o.id, o.run_id, o.step, o.queue, o.tickets, o.definition_id
+RETURNING o.id, o.run_id, o.step, o.queue, o.tickets, o.gated, o.definition_id

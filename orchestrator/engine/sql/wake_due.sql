@@ -13,4 +13,4 @@ UPDATE workflow_steps s
 SET state = 'queued', waiting_for = NULL
 FROM due d, workflow_runs r
 WHERE s.id = d.id AND r.id = s.run_id
-RETURNING s.run_id, s.step, s.queue, r.definition_id
+RETURNING s.run_id, s.step, s.queue, r.definition_id, (s.topic IS NOT NULL OR s.lock_name IS NOT NULL) AS gated

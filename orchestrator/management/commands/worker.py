@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from orchestrator.definitions import registry
 from orchestrator.management import base
+from orchestrator.testing import injection
 from orchestrator.transport.pool import Pool
 
 
@@ -30,6 +31,8 @@ class Command(base.Command):
         if options["processes"] < 1:
             raise base.UsageError("--processes must be 1 or more")
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+        if injection.install_if_asked():
+            self.note("faults are injected on purpose: this worker serves a fault matrix")
         registry.load_packages(settings.ORCHESTRATOR.workflows)
         self.note(f"serving {', '.join(options['queues'])} with {options['processes']} processes; Ctrl-C stops")
         Pool(options["queues"], options["processes"], options["name"]).run()

@@ -1,0 +1,6 @@
+-- Topics and locks that somebody waits for.
+-- Index: workflow_steps_waiting (waiting_for, ready_at) WHERE state = 'waiting'.
+SELECT DISTINCT waiting_for AS kind, waiting_name AS name
+FROM workflow_steps
+WHERE state = 'waiting' AND waiting_for IN ('topic', 'lock') AND waiting_name IS NOT NULL
+LIMIT %(limit)s
