@@ -110,9 +110,7 @@ _WORDS = {"p": "not reached", "a": "active", "d": "done", "s": "skipped", "f": "
 
 def node_states(conn: Connection, scope: Scope) -> list[Broken]:
     """Each letter of ``node_states`` agrees with the rows of its step, and in a stopped or ended run with its state."""
-    return [
-        Broken("node_states", str(row.id), _letter_detail(row), _mend(row.id)) for row in find(conn, scope, _NODES)
-    ]
+    return [Broken("node_states", str(row.id), _letter_detail(row), _mend(row.id)) for row in find(conn, scope, _NODES)]
 
 
 def _letter_detail(row: Any) -> str:

@@ -50,9 +50,7 @@ def on_run(conn: Connection, actor: Actor, run_id: UUID, change: Callable[[RunEd
             return None
         undo = edit.compensation or edit.row.compensation
         after = _summary(edit.now_state, edit.open_rows, "".join(edit.nodes), undo)
-        edit.audits.insert(
-            0, Audit("repair", json.dumps(before), json.dumps(after), actor.name, actor.role, REASON)
-        )
+        edit.audits.insert(0, Audit("repair", json.dumps(before), json.dumps(after), actor.name, actor.role, REASON))
         transitions.write(conn, [edit], None, {})
         changed = [f"{name} {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
         return "; ".join(changed) or "counted again, nothing else to change"
@@ -107,13 +105,14 @@ def _letter(edit: RunEdit, node: Node, row: Any, old: str) -> str:
 
 def _agrees(node: Node, row: Any, letter: str) -> bool:
     """Whether rows that have all ended allow this letter."""
-    return {
+    agrees: dict[str, bool] = {
         NodeState.DONE: row.done > 0 or node.spec.join.mode != "all",
         NodeState.SKIPPED: row.skipped == row.n,
         NodeState.FAILED: row.failed > 0,
         NodeState.CANCELLED: row.cancelled + row.blocked + row.failed > 0,
         NodeState.BLOCKED: row.blocked == row.n,
-    }[NodeState(letter)]
+    }
+    return agrees[letter]
 
 
 def _final_letter(node: Node, row: Any, stopped: bool) -> str:
