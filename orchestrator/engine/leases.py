@@ -134,9 +134,14 @@ def _closure(conn: Connection, row: Any, cause: Cause, worker: str) -> Closure:
 def stops_of(conn: Connection, step_ids: Sequence[int]) -> list[Any]:
     """Of these running rows, those that are to stop: (id, stop, seconds since, forced)."""
     query = """
-        SELECT s.id, r.stop, extract(epoch FROM clock_timestamp() - r.stopped_at)::float8 AS seconds,
+        SELECT s.id, r.stop,
+               extract(epoch FROM clock_timestamp() - CASE r.stop WHEN 'failure' THEN r.deadline_missed_at
+                                                                  ELSE r.stopped_at END)::float8 AS seconds,
                coalesce(r.force_at > s.started_at, false) AS forced
         FROM workflow_steps s JOIN workflow_runs r ON r.id = s.run_id
         WHERE s.id = ANY(%s) AND s.state = 'running'
-          AND ((s.kind = 'step' AND r.stop IN ('cancel', 'deadline')) OR r.force_at > s.started_at)"""
+          AND ((s.kind = 'step' AND (r.stop IN ('cancel', 'deadline')
+                                     OR (r.stop = 'failure' AND r.on_deadline = 'fail'
+                                         AND r.deadline_missed_at IS NOT NULL)))
+               OR r.force_at > s.started_at)"""
     return rows(conn, query, [list(step_ids)])

@@ -16,16 +16,15 @@ from uuid import UUID
 
 import psycopg
 
-from orchestrator.core import metric_names
 from orchestrator.core.states import Cause, StepState, StopReason
 from orchestrator.engine import history, transitions
 from orchestrator.engine.advance import close_node
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
-from orchestrator.engine.edit import Audit, RunEdit
+from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.history import Counters
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan
-from orchestrator.engine.settle import close_attempts
+from orchestrator.engine.settle import close_attempts, note_missed_deadline
 from orchestrator.engine.submit import begin
 from orchestrator.engine.transitions import Closure
 from orchestrator.engine.unwind import end_hold, is_held, resolve
@@ -122,12 +121,9 @@ def enforce_deadlines(conn: Connection, limit: int = LIMIT) -> int:
 def _miss_deadline(conn: Connection, run_id: UUID) -> int:
     def work() -> int:
         edit = _lock(conn, run_id)
-        if edit is None or not transitions.note_missed_deadline(conn, run_id):
-            return 0
         counts: Counters = {}
-        history.count(counts, metric_names.RUNS_MISSED_DEADLINE, {"workflow": edit.row.workflow})
-        after = json.dumps({"deadline_at": edit.row.deadline_at.isoformat(), "on_deadline": edit.row.on_deadline})
-        edit.audits.append(Audit("deadline", None, after))
+        if edit is None or not note_missed_deadline(conn, edit, counts):
+            return 0
         if edit.row.on_deadline == "fail":
             edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
             resolve(conn, edit, reader(conn))

@@ -7,6 +7,7 @@ closure that no longer matches (somebody was first) changes nothing but a counte
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,10 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core import metric_names
-from orchestrator.core.states import RUN_TERMINAL, Kind, StepState
+from orchestrator.core.states import RUN_TERMINAL, Kind, StepState, StopReason
 from orchestrator.engine import advance, gates, history, transitions, unwind
 from orchestrator.engine.db import Connection, in_transaction, relax_commit, sync_commit
-from orchestrator.engine.edit import NewStep, RunEdit, Take
+from orchestrator.engine.edit import Audit, NewStep, RunEdit, Take
 from orchestrator.engine.history import Counters
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import load_plan
@@ -90,6 +91,8 @@ def _close(
         _apply(conn, edits, changed, closures, counts)
         read = reader(conn)
         for edit in edits.values():
+            if edit.stop is StopReason.DEADLINE:
+                note_missed_deadline(conn, edit, counts)
             unwind.resolve(conn, edit, read, take)
             _ticket_released(edit, more)
     touched = [e for e in edits.values() if e.touched]
@@ -107,6 +110,16 @@ def _ticket_released(edit: RunEdit, more: Sequence[Ticket]) -> None:
     for step, count in edit.released.items():
         if step not in going_on and step not in edit.tickets:
             edit.ticket(step, edit.plan.by_id[step].spec.queue, min(count, advance.MAX_TICKETS))
+
+
+def note_missed_deadline(conn: Connection, edit: RunEdit, counts: Counters) -> bool:
+    """Notes, once, that a run is past its deadline, whether a handler or the dispatcher saw it first."""
+    if not transitions.note_missed_deadline(conn, edit.id):
+        return False
+    history.count(counts, metric_names.RUNS_MISSED_DEADLINE, {"workflow": edit.row.workflow})
+    after = json.dumps({"deadline_at": edit.row.deadline_at.isoformat(), "on_deadline": edit.row.on_deadline})
+    edit.audits.append(Audit("deadline", None, after))
+    return True
 
 
 def _apply(
