@@ -39,7 +39,8 @@ class Maker:
     def of_compensations(self, probes: Iterable[Outcome]) -> list[Case]:
         """Cases at each compensation. ``probes``: cases at steps that ended in an undo, to see it and to cause it."""
         made: list[Case] = []
-        usable = [p for p in probes if p.ok and p.run.stop]
+        usable = [p for p in probes if p.ok and p.run.stop and p.case.group in ("fail", "cancel")]
+        usable.sort(key=lambda p: p.case.group == "fail")
         for name, spec in self._plan.compensations.items():
             seen: dict[str, tuple[Step, Outcome]] = {}
             for probe in usable:  # the one of the latest step stays

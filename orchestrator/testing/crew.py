@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,14 +52,12 @@ class Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The worker first: it is stopped hard, so that a handler that hangs does not hold up the end.
-        for name, process in reversed(self._running):
-            if process.poll() is None and name == "dispatcher":
-                process.terminate()
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    pass
+        for _name, process in self._running:
+            process.terminate()
+        end = time.monotonic() + 5
+        for _name, process in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.01, end - time.monotonic()))
             _kill_session(process.pid)
             process.wait()
 

@@ -123,7 +123,7 @@ class Driver:
         target = live.outcome.case.target
         if entry.event == "hold":
             self._cancel(live, entry.kind == Kind.COMPENSATION)
-            (self._folder / f"go-{entry.case}").touch()
+            (self._folder / f"go-{entry.case}-{entry.kind}").touch()
         elif entry.event == "closure":
             run_id, *rest = entry.note
             live.closures = [Closure(UUID(run_id), *rest)]
@@ -133,9 +133,6 @@ class Driver:
                 self._push_ticket(live)
 
     def _cancel(self, live: _Live, compensating: bool) -> None:
-        if live.cancelled:
-            return
-        live.cancelled = True
         try:
             cancel_run(live.outcome.run_id, ACTOR, "the fault matrix cancels this run")
         except Conflict as refused:
@@ -186,7 +183,9 @@ class Driver:
             target = live.outcome.case.target
             if row.waiting_for == "timer":
                 if target and target.what == faults.CANCEL_WAITING and target.step == row.step:
-                    self._cancel(live, compensating=False)
+                    if not live.cancelled:
+                        live.cancelled = True
+                        self._cancel(live, compensating=False)
                 else:
                     due.append(row.id)
             elif any(f.strikes(row.kind, row.step, row.shard, row.attempt) for f in live.outcome.case.faults):

@@ -170,7 +170,7 @@ class _Attempt:
 
     def _hold(self) -> None:
         """Until the driver has asked for the cancel, so that it meets a running handler."""
-        gate = self._plan.folder / f"go-{self._case}"
+        gate = self._plan.folder / f"go-{self._case}-{self._work.kind}"
         end = time.monotonic() + HOLD
         while not gate.exists() and time.monotonic() < end:
             time.sleep(0.02)
