@@ -68,7 +68,7 @@ class Reissuer:
     def stale(self, conn: Connection) -> int:
         """Steps that have been queued for a while and have no ticket in Redis get one."""
         found = rows(conn, _QUEUED, {"age": AGE, "limit": _PAGE})
-        missing = set(_without_ticket(self._client, [_ref(row) for row in found]))
+        missing = set(without_ticket(self._client, [_ref(row) for row in found]))
         lost = missing & self._suspects
         self._suspects = missing - lost
         if lost:
@@ -85,7 +85,8 @@ def _refs(found: list[Any]) -> list[TicketRef]:
     return [_ref(row)._replace(slot=slot + GATED * row.gated) for row in found for slot in range(min(row.n, 64))]
 
 
-def _without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:
+def without_ticket(client: Redis, refs: list[TicketRef]) -> list[TicketRef]:
+    """Those of which Redis holds no ticket at all, whatever its slot."""
     held: set[tuple[str, UUID, str]] = set()
     for queue in {ref.queue for ref in refs}:
         key = Queue.redis_queue_namespace_prefix + queue
