@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from orchestrator.definitions import registry
 from orchestrator.management import base
 from orchestrator.testing import injection
+from orchestrator.transport.health import eviction_warning
 from orchestrator.transport.pool import Pool
 
 
@@ -33,6 +34,8 @@ class Command(base.Command):
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         if injection.install_if_asked():
             self.note("faults are injected on purpose: this worker serves a fault matrix")
+        if warning := eviction_warning():
+            logging.getLogger("switchyard").warning(warning)
         registry.load_packages(settings.ORCHESTRATOR.workflows)
         self.note(f"serving {', '.join(options['queues'])} with {options['processes']} processes; Ctrl-C stops")
         Pool(options["queues"], options["processes"], options["name"]).run()
