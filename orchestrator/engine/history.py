@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
+
 from orchestrator.core import metric_names
 from orchestrator.core.fingerprint import fingerprint
 from orchestrator.core.states import DeadLetterState, RunState, StepState
@@ -96,6 +98,16 @@ def append_counters(conn: Connection, counters: Counters) -> None:
         values = [float(value) for value in counters.values()]
         put(conn, sql("insert_rollups"), {"metrics": metrics, "labels": labels, "values": values})
         counters.clear()
+
+
+def insert_alerts(conn: Connection, alerts: Sequence[tuple[UUID, str, int]]) -> None:
+    """Alerts (run, kind, how often the run was retried) to be sent when this has committed; none if nobody listens."""
+    if alerts and (settings.ALERT_WEBHOOK_URL or settings.ALERT_EMAIL):
+        query = """
+            INSERT INTO workflow_alerts (key, run_id, kind)
+            SELECT * FROM unnest(%s::text[], %s::uuid[], %s::text[]) ON CONFLICT (key) DO NOTHING"""
+        keys = [f"{run_id}:{kind}:{retries}" for run_id, kind, retries in alerts]
+        put(conn, query, [keys, [run_id for run_id, _, _ in alerts], [kind for _, kind, _ in alerts]])
 
 
 def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str, int, bool]]) -> None:

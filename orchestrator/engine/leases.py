@@ -89,11 +89,7 @@ def give_back_held(conn: Connection, lease_id: int, but: Collection[int] = ()) -
 
     ``but``: rows that have begun and cannot be closed; they are left to the sweep, as if the process were gone.
     """
-    put(
-        conn,
-        "UPDATE workflow_steps SET lease_id = 0 WHERE id = ANY(%s) AND lease_id = %s AND state = 'running'",
-        [list(but), lease_id],
-    )
+    transitions.disown_claims(conn, list(but), lease_id)
     query = "SELECT id, attempt, token FROM workflow_steps WHERE lease_id = %s AND state = 'running'"
     return give_back(conn, [(r.id, r.attempt, r.token) for r in rows(conn, query, [lease_id])])
 

@@ -124,7 +124,9 @@ def _miss_deadline(conn: Connection, run_id: UUID) -> int:
         counts: Counters = {}
         if edit is None or not note_missed_deadline(conn, edit, counts):
             return 0
-        if edit.row.on_deadline == "fail":
+        if edit.row.on_deadline == "alert":
+            history.insert_alerts(conn, [(run_id, "deadline", edit.row.retries)])
+        else:
             edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
             resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, counts)

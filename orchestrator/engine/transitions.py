@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, StepState, StopReason
+from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, RunState, StepState, StopReason
 from orchestrator.engine import history
 from orchestrator.engine.claims import Closure as Closure
 from orchestrator.engine.claims import Holder as Holder
@@ -109,6 +109,11 @@ def give_back(conn: Connection, claims: Sequence[tuple[int, int, int]]) -> list[
     return rows(conn, sql("release_claims"), {"ids": ids, "attempts": attempts, "tokens": tokens})
 
 
+def disown_claims(conn: Connection, row_ids: list[int], lease_id: int) -> None:
+    """Leaves running rows to the sweep."""
+    put(conn, sql("disown_claims"), {"rows": row_ids, "lease": lease_id})
+
+
 def close_unstarted(conn: Connection, run_id: UUID, reason: StopReason) -> list[Any]:
     """Closes a stopped run's rows that are not running; counts by step."""
     return rows(conn, sql("close_unstarted"), {"run": run_id, "reason": reason})
@@ -167,6 +172,7 @@ def write(conn: Connection, edits: Sequence[RunEdit], holder: Holder | None, cou
     for edit in edits:
         if edit.state in RUN_TERMINAL:
             history.count_run(counters, edit)
+    history.insert_alerts(conn, [(e.id, "failed", e.row.retries) for e in edits if e.state is RunState.FAILED])
     history.append_counters(conn, counters)
     if any(new.state is StepState.FAILED for _, new in made.news):
         dead = [(e.row, r.id, n.step, n.shard, n.cause, n.error, 0) for e, n, r in made if n.state is StepState.FAILED]

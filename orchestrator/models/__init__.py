@@ -1,5 +1,6 @@
 """Columns, constraints and indexes of everything that is recorded. No behaviour."""
 
+from orchestrator.models.alert import Alert
 from orchestrator.models.definition import Definition
 from orchestrator.models.history import Attempt, AuditRecord, DeadLetter
 from orchestrator.models.limits import ApiToken, Lock, Pause, Schedule, Topic
@@ -8,6 +9,7 @@ from orchestrator.models.run import Run
 from orchestrator.models.step import Compensation, FanOut, Step
 
 __all__ = [
+    "Alert",
     "ApiToken",
     "Attempt",
     "AuditRecord",

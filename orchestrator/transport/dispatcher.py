@@ -10,13 +10,15 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import psycopg
 from django.conf import settings
+from django.db import close_old_connections
 from redis.exceptions import RedisError
 
 from orchestrator.engine import beats, gates, recover
@@ -24,6 +26,7 @@ from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.reissue import EVERY, Reissuer
 from orchestrator.transport.relay import relay
+from orchestrator.transport.upkeep import Upkeep
 
 log = logging.getLogger("switchyard.dispatcher")
 CHANNEL = "switchyard_outbox"
@@ -33,9 +36,10 @@ _STAY_BUSY = 0.25
 
 
 class Dispatcher:
-    """One dispatcher process. ``run`` serves until stopped."""
+    """One dispatcher process. ``run`` serves until stopped; ``background`` duties are repeated while it leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, background: Sequence[Callable[[], object]] = ()) -> None:
+        self._background = background
         self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._conn: Connection | None = None
         self._client = redis_connection()
@@ -55,6 +59,7 @@ class Dispatcher:
             (1.0, reissuer.if_emptied),
             (EVERY, reissuer.stale),
             (sweep, lambda conn: rows(conn, sql("fold_rollups"), {"limit": 10_000}) and 0),
+            (5.0, Upkeep(self._holder).tick),
         ]
         self._due = [0.0] * len(self._duties)
 
@@ -62,6 +67,8 @@ class Dispatcher:
         """Serves until SIGTERM or SIGINT."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        for duty in self._background:
+            threading.Thread(target=self._repeat, args=(duty,), daemon=True).start()
         wait = 0.5
         while not self._stop:
             try:
@@ -91,6 +98,17 @@ class Dispatcher:
             self._relay(conn)
             self._do_duties(conn, time.monotonic())
             self._sleep(conn)
+
+    def _repeat(self, duty: Callable[[], object]) -> None:
+        """A duty that may take long (it talks to the outside), in a thread of its own on Django's connection."""
+        while not self._stop:
+            self._pause(1.0)
+            try:
+                if self._leads:
+                    duty()
+            except Exception:
+                log.exception("a duty of the dispatcher failed; tried again in a second")
+                close_old_connections()
 
     def _relay(self, conn: Connection) -> None:
         while not self._stop and relay(conn, self._client):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from orchestrator import alerts
 from orchestrator.management import base
 from orchestrator.transport.dispatcher import Dispatcher
+from orchestrator.transport.health import eviction_warning
 
 
 class Command(base.Command):
@@ -18,4 +20,6 @@ class Command(base.Command):
     def run(self, *args: Any, **options: Any) -> None:
         """Serves until SIGTERM or SIGINT."""
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-        Dispatcher().run()
+        if warning := eviction_warning():
+            logging.getLogger("switchyard").warning(warning)
+        Dispatcher(background=[alerts.send_due]).run()

@@ -1,0 +1,3 @@
+-- Takes running rows from a lease without closing them: the sweep finds them as if their process were gone.
+-- Index: workflow_steps_pkey.
+UPDATE workflow_steps SET lease_id = 0 WHERE id = ANY(%(rows)s) AND lease_id = %(lease)s AND state = 'running'
