@@ -44,8 +44,14 @@ class Schedule(models.Model):
     subject = models.TextField()
     overlap = models.TextField(db_default="skip")
     paused = models.BooleanField(db_default=False)
-    next_at = models.DateTimeField(null=True)
-    last_at = models.DateTimeField(null=True)
+    paused_by = models.TextField(db_default="")
+    paused_reason = models.TextField(db_default="")
+    next_at = models.DateTimeField(null=True, help_text="The tick to come; empty: none ever does.")
+    last_at = models.DateTimeField(null=True, help_text="The tick that fired last.")
+    missed = models.IntegerField(db_default=0, help_text="Ticks that passed while no dispatcher fired them.")
+    missed_at = models.DateTimeField(null=True)
+    skipped = models.IntegerField(db_default=0, help_text="Ticks that started no run because one was live still.")
+    skipped_at = models.DateTimeField(null=True)
     last_run = models.ForeignKey("orchestrator.Run", null=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
