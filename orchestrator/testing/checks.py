@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from orchestrator.core.states import Kind, StepState, Undo
@@ -68,34 +69,42 @@ def _struck(outcome: Outcome) -> Iterator[str]:
 
 def _calls(outcome: Outcome, baseline: Outcome) -> Iterator[str]:
     """How often handlers were called, and how often they called out."""
-    starts: dict[tuple[str, str, str], Counter[int]] = defaultdict(Counter)
-    marks: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    usual: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    for entry in outcome.entries:
-        if entry.event == "start":
-            starts[entry.row][entry.attempt] += 1
-        elif entry.event == "external":
-            marks[entry.row][str(entry.note)] += 1
-    for entry in baseline.entries:
-        if entry.event in ("start", "external"):
-            usual[entry.row]["start" if entry.event == "start" else f"external {entry.note}"] += 1
+    usual, found = _counted(baseline), _counted(outcome)
     again = {_row(f) for f in outcome.case.faults if f.what in _AGAIN}
     for row in outcome.rows:
         key = (str(row.kind), row.step, row.shard)
-        for attempt, times in starts[key].items():
+        calls, once = found[key], usual[key]
+        for attempt, times in calls.starts.items():
             if times > 1:
                 yield f"attempt {attempt} of {row} was run {times} times"
-        if sorted(starts[key]) != list(range(1, row.attempt + 1)):
-            yield f"{row} is at attempt {row.attempt}; its handler was called for {sorted(starts[key])}"
-        most = max(usual[key]["start"], 1) + (key in again)
-        if starts[key].total() > most:
-            yield f"the handler of {row} was called {starts[key].total()} times, {most} at most were to be expected"
-        for name, times in marks[key].items():
-            once = usual[key][f"external {name}"] or 1
-            if times > once * max(starts[key].total(), 1):
-                yield f"{row} called {name!r} {times} times in {starts[key].total()} attempts"
-    for key in starts.keys() - {(str(r.kind), r.step, r.shard) for r in outcome.rows}:
+        if sorted(calls.starts) != list(range(1, row.attempt + 1)):
+            yield f"{row} is at attempt {row.attempt}; its handler was called for {sorted(calls.starts)}"
+        called, most = calls.starts.total(), max(once.starts.total(), 1) + (key in again)
+        if called > most:
+            yield f"the handler of {row} was called {called} times, {most} at most were to be expected"
+        for name, times in calls.marks.items():
+            if times > max(once.marks[name], 1) * max(called, 1):
+                yield f"{row} called {name!r} {times} times in {called} attempts"
+    for key in found.keys() - {(str(r.kind), r.step, r.shard) for r in outcome.rows}:
         yield f"a handler ran for {' '.join(key).strip()}, which is not in the record"
+
+
+@dataclass
+class _Counts:
+    """Of one row: how often each attempt was started, how often each call to the outside was marked."""
+
+    starts: Counter[int] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
+
+
+def _counted(outcome: Outcome) -> dict[tuple[str, str, str], _Counts]:
+    counts: dict[tuple[str, str, str], _Counts] = defaultdict(_Counts)
+    for entry in outcome.entries:
+        if entry.event == "start":
+            counts[entry.row].starts[entry.attempt] += 1
+        elif entry.event == "external":
+            counts[entry.row].marks[str(entry.note)] += 1
+    return counts
 
 
 def _joins(outcome: Outcome, plan: Plan) -> Iterator[str]:
@@ -142,8 +151,8 @@ def _undo_end(outcome: Outcome, made: list[Step]) -> Iterator[str]:
         yield f"its undo is {outcome.run.compensation}, not {want}"
     target = outcome.case.target
     for row in made:
-        may_fail = target is not None and _row(target) == (row.kind, row.step, row.shard) and not outcome.case.expect.undone
-        if row.state != StepState.DONE and not may_fail:
+        struck = target is not None and _row(target) == (row.kind, row.step, row.shard)
+        if row.state != StepState.DONE and (outcome.case.expect.undone or not struck):
             why = (row.error or {}).get("message", "")
             yield f"compensation {row} is {row.state}: {why}"
 

@@ -65,7 +65,9 @@ class Crew:
         """Raises: CrewLost: one of them has ended."""
         for name, process in self._running:
             if process.poll() is not None:
-                raise CrewLost(f"the {name} of the fault matrix ended with code {process.returncode}:\n{self.tail(name)}")
+                raise CrewLost(
+                    f"the {name} of the fault matrix ended with code {process.returncode}:\n{self.tail(name)}"
+                )
 
     def tail(self, name: str, lines: int = 20) -> str:
         """The last lines that a process said."""
@@ -74,7 +76,15 @@ class Crew:
     def _start(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-I", str(TETHER), str(os.getpid()), sys.executable, str(PROJECT / "manage.py"), *command],
+                [
+                    sys.executable,
+                    "-I",
+                    str(TETHER),
+                    str(os.getpid()),
+                    sys.executable,
+                    str(PROJECT / "manage.py"),
+                    *command,
+                ],
                 cwd=PROJECT,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,

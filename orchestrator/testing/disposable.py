@@ -28,8 +28,8 @@ class Refused(SwitchyardError):
 def is_disposable(name: str) -> bool:
     """Whether a database of this name may be played with: ``test``, ``disposable`` or ``scratch`` is a word of it.
 
-    ``shop_test``, ``test-shop`` and ``scratch_2`` are; ``latest`` and ``contest`` are not. ``ORCHESTRATOR_DISPOSABLE=1``
-    says it of any.
+    ``shop_test``, ``test-shop`` and ``scratch_2`` are; ``latest`` and ``contest`` are not.
+    ``ORCHESTRATOR_DISPOSABLE=1`` says it of any.
     """
     return bool(_WORDS & set(re.split(r"[^a-z]+", name.lower()))) or read_bool(Env(), "ORCHESTRATOR_DISPOSABLE", False)
 

@@ -6,8 +6,10 @@ definition. Waits that a handler asks for by ``Retry(after=…)`` are kept.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +44,6 @@ class _Live:
     until: float
     cancelled: bool = False
     closures: list[Closure] | None = None
-    late: int = 0
 
 
 class Driver:
@@ -86,9 +87,9 @@ class Driver:
             if time.monotonic() - self._looked_at >= _LOOK:
                 self._looked_at = time.monotonic()
                 self._cut_waits()
-                done = self._look()
-                ended += done
-                if done:
+                before = len(ended) * 5 // len(cases)
+                ended += self._look()
+                if len(ended) * 5 // len(cases) > before and len(cases) > 1:
                     self._say(f"{len(ended)} of {len(cases)} runs have ended")
             time.sleep(_TICK)
         self._settle_down()
@@ -128,8 +129,8 @@ class Driver:
             run_id, *rest = entry.note
             live.closures = [Closure(UUID(run_id), *rest)]
             self._repeat(live)
-        elif entry.event == "start" and target and target.what in (faults.DUPLICATE, faults.DUPLICATE_FIRST):
-            if entry.row == (target.kind, target.step, target.shard):
+        elif entry.event == "start" and target and entry.row == (target.kind, target.step, target.shard):
+            if target.what in (faults.DUPLICATE, faults.DUPLICATE_FIRST):
                 self._push_ticket(live)
 
     def _cancel(self, live: _Live, compensating: bool) -> None:
@@ -145,7 +146,8 @@ class Driver:
     def _repeat(self, live: _Live) -> None:
         """Delivers the completion again, and the ticket of its step."""
         if live.closures:
-            close_attempts(self._conn, live.closures)
+            with _quiet():
+                close_attempts(self._conn, live.closures)
             self._push_ticket(live)
 
     def _push_ticket(self, live: _Live) -> None:
@@ -198,3 +200,15 @@ class Driver:
         """Lets tickets that were pushed once more be popped and found spent."""
         time.sleep(0.6)
         self._reader.fresh()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the engine says of a completion that came twice is no news here."""
+    log = logging.getLogger("switchyard.engine")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

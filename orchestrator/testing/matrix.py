@@ -65,7 +65,13 @@ class Matrix:
         cases = [o.as_json() for o in self.outcomes if not (failures and o.ok)]
         head = ["case", "step", "result", "run", "seconds"]
         lines = [head] + [
-            [c["case"], f"{c['step']} {c['shard']}".strip(), "ok" if c["ok"] else "FAILED", c["state"], f"{c['seconds']}"]
+            [
+                c["case"],
+                f"{c['step']} {c['shard']}".strip(),
+                "ok" if c["ok"] else "FAILED",
+                c["state"],
+                "" if c["seconds"] is None else f"{c['seconds']:.1f}",
+            ]
             for c in cases
         ]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -146,8 +152,7 @@ def _phases(
     if not baseline.ok:
         baseline.problems.append("nothing was injected: without faults the workflow must end done with this input")
         return [baseline]
-    run = baseline.run
-    seconds = timeout or SPARE + SLOWER * (run.finished_at - run.submitted_at).total_seconds()
+    seconds = timeout or SPARE + SLOWER * (baseline.seconds or 0.0)
     maker = Maker(plan, baseline)
     steps = [c for c in maker.of_steps() if not only or c.group in only or c.group == "fail"]
     probes = _judged(driver, steps, seconds, baseline, plan, say, "cases at steps")

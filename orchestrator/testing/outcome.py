@@ -79,6 +79,12 @@ class Outcome:
         """The run's final state."""
         return str(self.run.state)
 
+    @property
+    def seconds(self) -> float | None:
+        """From submission to the end; None without one."""
+        run = self.run
+        return (run.finished_at - run.submitted_at).total_seconds() if run.finished_at else None
+
     def calls(self, step: str, shard: str | None = None) -> int:
         """How often the handler of a step or compensation was called, of all shards or one."""
         return sum(e.event == "start" for e in self._of(step, shard))
@@ -102,7 +108,6 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """``{case, kind, step, shard, ok, state, detail, run_id, seconds}``."""
         target = self.case.target
-        ended = self.run.finished_at
         return {
             "case": self.title,
             "kind": target.kind if target else "",
@@ -112,5 +117,5 @@ class Outcome:
             "state": self.state,
             "detail": "; ".join(self.problems),
             "run_id": str(self.run_id),
-            "seconds": round((ended - self.run.submitted_at).total_seconds(), 2) if ended else None,
+            "seconds": None if self.seconds is None else round(self.seconds, 2),
         }

@@ -37,10 +37,17 @@ class Command(base.Command):
         parser.add_argument("workflow", help="of a package in ORCHESTRATOR_WORKFLOWS")
         parser.add_argument("--input", default="{}", metavar="JSON", help="input of every run, a JSON object")
         parser.add_argument(
-            "--subject", default="fault-matrix", help="of the runs; {case} stands for the case's number, else it follows"
+            "--subject",
+            default="fault-matrix",
+            help="of the runs; the case's number follows, or replaces {case}",
         )
         parser.add_argument(
-            "--only", action="append", default=[], choices=GROUPS, metavar="KIND", help=f"{', '.join(GROUPS)}; repeatable"
+            "--only",
+            action="append",
+            default=[],
+            choices=GROUPS,
+            metavar="KIND",
+            help=f"{', '.join(GROUPS)}; repeatable",
         )
         parser.add_argument(
             "--check", metavar="MODULE:FUNCTION", help="called with the outcome of each run; raises where it is wrong"
