@@ -7,13 +7,12 @@ an engine connection in pipeline mode a whole :func:`write` costs one round trip
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, RunState, StepState, StopReason
-from orchestrator.engine import history
+from orchestrator.engine import history, parameters
 from orchestrator.engine.claims import Closure as Closure
 from orchestrator.engine.claims import Holder as Holder
 from orchestrator.engine.claims import Ticket as Ticket
@@ -21,16 +20,6 @@ from orchestrator.engine.db import Connection, put, rows, sql
 from orchestrator.engine.edit import Made as Made
 from orchestrator.engine.edit import Opening, RunEdit
 from orchestrator.engine.history import Counters
-
-#: Columns of new rows, by the parameter that carries them.
-_ROW = {"steps": "step", "shards": "shard", "ordinals": "ordinal", "states": "state", "waits": "waiting_for",
-        "max_attempts": "max_attempts", "queues": "queue", "items": "item", "ready_in": "ready_in",
-        "topics": "topic", "locks": "lock_name"}  # fmt: skip
-
-
-def _columns(things: Sequence[Any], **names: str) -> dict[str, list[Any]]:
-    """Array parameters from attributes: ``parameter=attribute``."""
-    return {parameter: [getattr(thing, attribute) for thing in things] for parameter, attribute in names.items()}
 
 
 def lock_runs(conn: Connection, run_ids: Iterable[UUID]) -> list[Any]:
@@ -44,48 +33,14 @@ def settle(conn: Connection, closures: Sequence[Closure]) -> tuple[list[Any], li
     Two statements of one transaction, sent together (one statement could not decide a join). Returns the locked runs
     and the rows really changed.
     """
-    run_ids, ids, attempts, tokens, states, causes, delays, outputs, refs, errors = map(
-        list, zip(*closures, strict=True)
-    )
-    params = {"ids": ids, "attempts": attempts, "tokens": tokens, "states": states, "causes": causes, "delays": delays,
-              "outputs": outputs, "refs": refs, "errors": errors}  # fmt: skip
-    locked = put(conn, sql("lock_runs"), {"runs": sorted(set(run_ids))})
-    changed = put(conn, sql("settle_steps"), params)
+    locked = put(conn, sql("lock_runs"), {"runs": sorted({c.run_id for c in closures})})
+    changed = put(conn, sql("settle_steps"), parameters.of_closures(closures))
     return locked.fetchall(), changed.fetchall()
 
 
 def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake: bool) -> set[UUID]:
     """Makes runs with their first rows and tickets; the ids of those made (the others' idempotency keys are taken)."""
-    edits = [(o, o.edit) for o in openings if o.edit]
-    news = [(o.id, new) for o, edit in edits for new in edit.new_steps]
-    fans = [(o.id, fan_out) for o, edit in edits for fan_out in edit.fan_outs]
-    tickets = [
-        (o.id, step, queue, n, edit.is_gated(step)) for o, edit in edits for step, (queue, n) in edit.tickets.items()
-    ]
-    params = {
-        **_columns(openings, ids="id", subjects="subject_id", labels="labels", inputs="input", keys="key",
-                   deadlines="deadline", delays="delay", run_locks="lock_name", conflicts="on_lock_conflict"),
-        "definitions": [o.plan.definition_id for o in openings],
-        "workflows": [o.plan.workflow for o in openings],
-        "versions": [o.plan.version for o in openings],
-        "on_deadlines": [o.plan.spec.on_deadline for o in openings],
-        "node_states": ["".join(o.edit.nodes) if o.edit else o.plan.fresh_states for o in openings],
-        "pendings": [o.edit.delta if o.edit else 0 for o in openings],
-        "current_steps": [(o.edit.current_step if o.edit else None) or "" for o in openings],
-        "step_runs": [run for run, _ in news],
-        **_columns([n for _, n in news], **_ROW),
-        "fan_runs": [run for run, _ in fans],
-        "fan_steps": [f.step for _, f in fans],
-        "fan_totals": [len(f.items) for _, f in fans],
-        "fan_windows": [f.window for _, f in fans],
-        "ticket_runs": [t[0] for t in tickets],
-        "ticket_steps": [t[1] for t in tickets],
-        "ticket_queues": [t[2] for t in tickets],
-        "tickets": [t[3] for t in tickets],
-        "gated": [t[4] for t in tickets],
-        "actor": actor,
-        "wake": wake,
-    }  # fmt: skip
+    params = parameters.of_openings(openings, actor, wake)
     return {row.id for row in rows(conn, sql("submit_runs"), params)}
 
 
@@ -121,11 +76,7 @@ def close_unstarted(conn: Connection, run_id: UUID, reason: StopReason) -> list[
 
 def insert_compensations(conn: Connection, run_id: UUID, planned: list[dict[str, Any]]) -> None:
     """Makes the rows that undo, all pending (see ``unwind``)."""
-    names = {"name": "names", "shard": "shards", "wave": "waves", "retries": "retries", "queue": "queues",
-             "item": "items", "undoes": "undoes"}  # fmt: skip
-    params: dict[str, Any] = {column: [p[key] for p in planned] for key, column in names.items()}
-    params.update(run=run_id, undoes_steps=[json.dumps(p["undoes_steps"]) for p in planned])
-    put(conn, sql("insert_compensations"), params)
+    put(conn, sql("insert_compensations"), parameters.of_compensations(run_id, planned))
 
 
 def release_wave(conn: Connection, run_id: UUID) -> list[Any]:
@@ -184,32 +135,17 @@ def _insert_steps(conn: Connection, edits: Sequence[RunEdit], holder: Holder | N
     news = [(edit, new) for edit in edits for new in edit.new_steps]
     if not news:
         return Made([], None)
-    params = {
-        "runs": [e.id for e, _ in news],
-        **_columns([n for _, n in news], kinds="kind", causes="cause", errors="error", tokens="token", **_ROW),
-        "attempts": [1 if n.state is StepState.RUNNING else 0 for _, n in news],
-        "lease": holder.lease_id if holder else None,
-        "worker": holder.worker if holder else None,
-    }
-    return Made(news, put(conn, sql("insert_steps"), params))
+    return Made(news, put(conn, sql("insert_steps"), parameters.of_new_steps(news, holder)))
 
 
 def _insert_fan_outs(conn: Connection, edits: Sequence[RunEdit]) -> None:
     small = [(edit.id, f) for edit in edits for f in edit.fan_outs if not f.bulk]
     if small:
-        params = {
-            "runs": [run for run, _ in small],
-            "steps": [f.step for _, f in small],
-            "totals": [len(f.items) for _, f in small],
-            "windows": [f.window for _, f in small],
-        }
-        put(conn, sql("insert_fan_outs"), params)
+        put(conn, sql("insert_fan_outs"), parameters.of_fan_outs(small))
     for edit in edits:
         for f in edit.fan_outs:
             if f.bulk:
-                put(conn, sql("open_fan_out"), {"run": edit.id, "step": f.step, "shards": f.shards, "items": f.items,
-                    "window": f.window, "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic,
-                    "locks": f.locks})  # fmt: skip
+                put(conn, sql("open_fan_out"), parameters.of_bulk(edit.id, f))
 
 
 def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:
@@ -220,15 +156,8 @@ def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:
 
 
 def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
-    if not edits:
-        return
-    params = {
-        **_columns(edits, runs="id", deltas="delta", current_steps="current_step", states="state", causes="cause",
-                   errors="error", stops="stop", compensations="compensation", outputs="output",
-                   output_refs="output_ref", holds="hold"),
-        "node_states": ["".join(e.nodes) for e in edits],
-    }  # fmt: skip
-    put(conn, sql("update_runs"), params)
+    if edits:
+        put(conn, sql("update_runs"), parameters.of_edits(edits))
 
 
 def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
