@@ -90,6 +90,12 @@ def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
         return _start(conn, [request], actor)[0]
 
 
+def submit_on(conn: Connection, actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
+    """As :func:`submit_once`, in the transaction of an engine connection."""
+    known: Known = {(arguments["workflow"], None): latest_definition(conn, arguments["workflow"])}
+    return _start(conn, [_checked(known, arguments)], actor)[0]
+
+
 def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER) -> list[UUID]:
     """Starts several runs in one transaction: all of them or none. Each request has :func:`submit`'s arguments."""
     known: Known = {}
