@@ -38,6 +38,7 @@ class EngineSettings:
     short_batch_seconds: float
     max_batch: int
     default_window: int
+    bulk_per_second: int
     on_lock_conflict: str
     sync_commit: bool
     artifacts_url: str
@@ -195,6 +196,7 @@ def load_engine_settings(env: Env) -> EngineSettings:
         max_batch=read_int(env, "ORCHESTRATOR_MAX_BATCH", 200, low=1),
         on_lock_conflict=_choice(env, "ORCHESTRATOR_ON_LOCK_CONFLICT", ("", "requeue", "reject", "dead_letter")),
         default_window=read_int(env, "ORCHESTRATOR_DEFAULT_WINDOW", 1000, low=1),
+        bulk_per_second=read_int(env, "ORCHESTRATOR_BULK_PER_SECOND", 20, low=1, high=10_000),
         sync_commit=read_bool(env, "ORCHESTRATOR_SYNCHRONOUS_COMMIT", False),
         artifacts_url=_artifacts(env),
     )

@@ -1,6 +1,7 @@
 """Columns, constraints and indexes of everything that is recorded. No behaviour."""
 
 from orchestrator.models.alert import Alert
+from orchestrator.models.bulk import BulkItem, BulkOperation
 from orchestrator.models.definition import Definition
 from orchestrator.models.history import Attempt, AuditRecord, DeadLetter
 from orchestrator.models.limits import ApiToken, Lock, Pause, Schedule, Topic
@@ -14,6 +15,8 @@ __all__ = [
     "Attempt",
     "AuditRecord",
     "Beat",
+    "BulkItem",
+    "BulkOperation",
     "Compensation",
     "DeadLetter",
     "Definition",
