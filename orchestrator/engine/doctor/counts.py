@@ -83,6 +83,7 @@ WITH {scope}, nodes AS (
            count(*) FILTER (WHERE s.state IN ('queued', 'running', 'waiting')) AS moving,
            count(*) FILTER (WHERE s.state = 'done') AS done,
            count(*) FILTER (WHERE s.state = 'skipped') AS skipped,
+           count(*) FILTER (WHERE s.state = 'skipped' AND s.cause = 'blocked') AS blocked,
            count(*) FILTER (WHERE s.state IN ('failed', 'rejected')) AS failed,
            string_agg(DISTINCT s.state, ', ') AS states
     FROM scope r JOIN workflow_steps s ON s.run_id = r.id
@@ -97,10 +98,10 @@ WHERE CASE substr(r.node_states, n.place, 1)
           WHEN 'p' THEN r.state <> 'running' OR c.moving > 0 OR (c.n > 0 AND c.open = 0)
           WHEN 'a' THEN r.state <> 'running' OR coalesce(c.open, 0) = 0
           WHEN 'd' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR (c.done = 0 AND n.mode = 'all')
-          WHEN 's' THEN coalesce(c.n, 0) = 0 OR c.skipped < c.n
+          WHEN 's' THEN coalesce(c.n, 0) = 0 OR c.skipped < c.n OR c.blocked = c.n
           WHEN 'f' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR c.failed = 0
           WHEN 'c' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR r.state = 'done'
-          WHEN 'b' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR r.state = 'done'
+          WHEN 'b' THEN coalesce(c.n, 0) = 0 OR c.blocked < c.n OR r.state = 'done'
           ELSE true END
 LIMIT %(limit)s
 """

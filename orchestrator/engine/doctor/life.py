@@ -10,7 +10,7 @@ from django.conf import settings
 
 from orchestrator.core.actor import Actor
 from orchestrator.core.lifecycle import RUN_MOVES
-from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, RunState, StopReason
+from orchestrator.core.states import NODE_SATISFIED, RUN_TERMINAL, Cause, NodeState, RunState, StopReason
 from orchestrator.engine import recover
 from orchestrator.engine.db import Connection, rows
 from orchestrator.engine.doctor.look import Broken, Scope, ago, find
@@ -182,7 +182,8 @@ WHERE (m.run_id IS NULL AND r.state <> 'running')
    OR (m.last AND m.went <> r.state)
 LIMIT %(limit)s
 """
-_LEGAL = [f"{old}>{new}" for old, moves in RUN_MOVES.items() for new in moves]
+#: The undo of a held run begins with a record of its own.
+_LEGAL = [*(f"{old}>{new}" for old, moves in RUN_MOVES.items() for new in moves), "compensating>compensating"]
 
 
 def history(conn: Connection, scope: Scope) -> list[Broken]:
@@ -193,6 +194,7 @@ def history(conn: Connection, scope: Scope) -> list[Broken]:
 def _history_detail(row: Any) -> str:
     if row.went is None:
         return f"run {row.state}, and no record says how it came to that"
-    if row.last and row.went != row.state:
-        return f"the records end in {row.went}, the run is {row.state}"
-    return f"went from {row.was} to {row.went} by {row.action}, which is not a legal move"
+    by_itself = row.action == "state" and (row.was in RUN_TERMINAL or row.went == RunState.RUNNING)
+    if by_itself or f"{row.was}>{row.went}" not in _LEGAL:
+        return f"went from {row.was} to {row.went} by {row.action}, which is not a legal move"
+    return f"the records end in {row.went}, the run is {row.state}"

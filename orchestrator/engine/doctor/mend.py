@@ -107,7 +107,7 @@ def _agrees(node: Node, row: Any, letter: str) -> bool:
     """Whether rows that have all ended allow this letter."""
     agrees: dict[str, bool] = {
         NodeState.DONE: row.done > 0 or node.spec.join.mode != "all",
-        NodeState.SKIPPED: row.skipped == row.n,
+        NodeState.SKIPPED: row.skipped == row.n > row.blocked,
         NodeState.FAILED: row.failed > 0,
         NodeState.CANCELLED: row.cancelled + row.blocked + row.failed > 0,
         NodeState.BLOCKED: row.blocked == row.n,
