@@ -7,7 +7,12 @@ record with before and after, all in one transaction with what it changes.
 from __future__ import annotations
 
 from orchestrator.core.actor import Actor
-from orchestrator.engine.operate_dead_letters import discard_dead_letter, replay_dead_letter, settle_dead_letter
+from orchestrator.engine.operate_dead_letters import (
+    discard_dead_letter,
+    replay_dead_letter,
+    replay_dead_letters,
+    settle_dead_letter,
+)
 from orchestrator.engine.operate_runs import (
     CancelPreview,
     UndoItem,
@@ -29,6 +34,7 @@ __all__ = [
     "preview_cancel",
     "preview_retry",
     "replay_dead_letter",
+    "replay_dead_letters",
     "retry_run",
     "settle_dead_letter",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Conflict, NotFound
@@ -14,16 +16,28 @@ from orchestrator.engine.edit import Audit, RunEdit
 from orchestrator.engine.operate_runs import lock_run, retry_run
 
 
-def _open_letter(conn: Connection, letter_id: int) -> Any:
+def _letters(conn: Connection, letter_ids: Sequence[int]) -> dict[int, Any]:
+    """Dead letters by id, locked, whatever their state."""
     query = """
         SELECT d.id, d.run_id, d.step_row_id, d.state, d.step, d.shard, s.kind
-        FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id WHERE d.id = %s FOR UPDATE OF d"""
-    found = rows(conn, query, [letter_id])
-    if not found:
-        raise NotFound(f"there is no dead letter {letter_id}")
-    if found[0].state != DeadLetterState.OPEN:
-        raise Conflict(f"dead letter {letter_id} is {found[0].state} already")
-    return found[0]
+        FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id
+        WHERE d.id = ANY(%s) ORDER BY d.id FOR UPDATE OF d"""
+    return {letter.id: letter for letter in rows(conn, query, [list(letter_ids)])}
+
+
+def _why_not(letter: Any, letter_id: int) -> Conflict | NotFound | None:
+    if letter is None:
+        return NotFound(f"there is no dead letter {letter_id}")
+    if letter.state != DeadLetterState.OPEN:
+        return Conflict(f"dead letter {letter_id} is {letter.state} already")
+    return None
+
+
+def _open_letter(conn: Connection, letter_id: int) -> Any:
+    letter = _letters(conn, [letter_id]).get(letter_id)
+    if error := _why_not(letter, letter_id):
+        raise error
+    return letter
 
 
 def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
@@ -40,26 +54,57 @@ def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
         lock_run(conn, found[0].run_id)
         letter = _open_letter(conn, letter_id)
         if letter.kind == "compensation":
-            _replay_undo(conn, letter, actor, reason)
+            _replay_undo(conn, [letter], actor, reason)
             return
         retry_run(letter.run_id, actor, reason, only=[letter.step_row_id])
 
 
-def _replay_undo(conn: Connection, letter: Any, actor: Actor, reason: str) -> None:
-    row, plan = lock_run(conn, letter.run_id)
+def replay_dead_letters(run_id: UUID, letter_ids: Sequence[int], actor: Actor, reason: str) -> dict[int, str]:
+    """Replays several dead letters of one run together: after one alone the run would be running and refuse the rest.
+
+    ``letter_ids`` are of that run. Returns those that were not replayed, with why.
+
+    Raises:
+        NotFound, NotAllowed, Invalid, Conflict: as :func:`retry_run`; nothing was changed.
+    """
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        lock_run(conn, run_id)
+        found = _letters(conn, letter_ids)
+        refused = {one: error.message for one in letter_ids if (error := _why_not(found.get(one), one))}
+        letters = [letter for letter in found.values() if letter.id not in refused]
+        steps = [letter for letter in letters if letter.kind != "compensation"]
+        undos = [letter for letter in letters if letter.kind == "compensation"]
+        if steps:
+            retry_run(run_id, actor, reason, only=[letter.step_row_id for letter in steps])
+            refused |= {letter.id: _RUNS_AGAIN.format(run=run_id, state="running") for letter in undos}
+        elif undos:
+            _replay_undo(conn, undos, actor, reason)
+    return refused
+
+
+_RUNS_AGAIN = (
+    "run {run} is {state}: its step has been or will be run again, so this undo can only be settled with a note"
+)
+
+
+def _replay_undo(conn: Connection, letters: Sequence[Any], actor: Actor, reason: str) -> None:
+    """Open dead letters of compensations of one locked run."""
+    row, plan = lock_run(conn, letters[0].run_id)
     if row.state not in (RunState.FAILED, RunState.CANCELLED):
-        raise Conflict(
-            f"run {row.id} is {row.state}: its step has been or will be run again, so this undo can only be settled "
-            "with a note"
-        )
-    history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.REPLAYED, "")
-    spec = plan.compensations[letter.step]
-    edit = RunEdit.of(transitions.reopen_undo(conn, row.id, letter.step_row_id, spec.retries), plan)
-    edit.ticket(letter.step, spec.queue)
-    edit.current_step = letter.step
-    before = json.dumps({"state": row.state, "dead_letter": letter.id, "compensation": row.compensation})
-    after = json.dumps({"state": "compensating", "undo": letter.step, "shard": letter.shard})
-    edit.audits.append(Audit("replay", before, after, actor.name, actor.role, reason.strip()))
+        raise Conflict(_RUNS_AGAIN.format(run=row.id, state=row.state))
+    history.close_dead_letters(conn, [letter.step_row_id for letter in letters], DeadLetterState.REPLAYED, "")
+    specs = [plan.compensations[letter.step] for letter in letters]
+    fresh = row
+    for letter, spec in zip(letters, specs, strict=True):
+        fresh = transitions.reopen_undo(conn, row.id, letter.step_row_id, spec.retries)
+    edit = RunEdit.of(fresh, plan)
+    for letter, spec in zip(letters, specs, strict=True):
+        edit.ticket(letter.step, spec.queue)
+        before = json.dumps({"state": row.state, "dead_letter": letter.id, "compensation": row.compensation})
+        after = json.dumps({"state": "compensating", "undo": letter.step, "shard": letter.shard})
+        edit.audits.append(Audit("replay", before, after, actor.name, actor.role, reason.strip()))
+    edit.current_step = letters[-1].step
     transitions.write(conn, [edit], None, {})
     notify(conn)
 
