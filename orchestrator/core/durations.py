@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PATTERN = re.compile(r"(\d{1,9})([smhd])")
+_PATTERN = re.compile(r"([0-9]{1,9})([smhd])")
 
 
 class BadDuration(ValueError):

@@ -34,9 +34,15 @@ class World:
         self.ledger = ledger.Ledger(folder)
 
     def start(self, processes: int = 1, *queues: str) -> Process:
-        """A dispatcher, and a worker whose processes have come up."""
+        """A dispatcher and a worker."""
         self.live.start_dispatcher()
         return self.worker(processes, *queues)
+
+    def ready(self, processes: int) -> None:
+        """Started, and waits until so many processes take tickets: for tests that count seconds."""
+        self.start(processes)
+        self.finish(self.submit("solo"))
+        wait_until(lambda: self.live.redis.scard("rq:workers") >= processes, 15)
 
     def worker(self, processes: int = 1, *queues: str) -> Process:
         return self.live.start_worker(*queues, processes=processes)
