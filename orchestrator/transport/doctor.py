@@ -76,7 +76,7 @@ def _relay(conn: Connection, actor: Actor, client: Redis) -> str | None:
     return f"{count} rows of the outbox published"
 
 
-# A stopped run's steps are not handed out; its compensations are.
+# A stopped run's steps are not handed out; its compensations are. What is paused, or was a moment ago, has no tickets.
 _QUEUED = """
 SELECT s.run_id, r.definition_id, s.step, s.queue, bool_or(s.topic IS NOT NULL OR s.lock_name IS NOT NULL) AS gated,
        extract(epoch FROM now() - min(s.ready_at))::float8 AS since
@@ -85,6 +85,10 @@ WHERE s.state = 'queued' AND s.ready_at < now() - %(detect)s * interval '1 secon
   AND (r.stop IS NULL OR s.kind = 'compensation')
   AND (%(run)s::uuid IS NULL OR s.run_id = %(run)s)
   AND NOT EXISTS (SELECT 1 FROM workflow_outbox o WHERE o.run_id = s.run_id AND o.step = s.step)
+  AND NOT EXISTS (SELECT 1 FROM workflow_pauses p
+                  WHERE p.until > now() - %(late)s * interval '1 second'
+                    AND ((p.kind = 'queue' AND p.name = s.queue)
+                         OR (p.kind = 'workflow' AND p.name = r.workflow AND s.kind = 'step')))
 GROUP BY s.run_id, r.definition_id, s.step, s.queue
 ORDER BY min(s.ready_at) LIMIT 5000
 """

@@ -74,7 +74,8 @@ def fan_outs(conn: Connection, scope: Scope) -> list[Broken]:
 # What a letter demands of the rows. A retried run may keep rows of a step that it has not reached again.
 _NODES = """
 WITH {scope}, nodes AS (
-    SELECT d.id AS definition_id, n.step->>'id' AS step, n.ordinality::int AS place, n.step->'join'->>'mode' AS mode
+    SELECT d.id AS definition_id, n.step->>'id' AS step, n.ordinality::int AS place, n.step->'join'->>'mode' AS mode,
+           n.step->>'join_timeout' AS patience
     FROM workflow_definitions d, jsonb_array_elements(d.spec->'steps') WITH ORDINALITY AS n(step, ordinality)
     WHERE d.id IN (SELECT definition_id FROM scope)
 ), counted AS (
@@ -97,7 +98,7 @@ LEFT JOIN counted c ON c.run_id = r.id AND c.step = n.step
 WHERE CASE substr(r.node_states, n.place, 1)
           WHEN 'p' THEN r.state <> 'running' OR c.moving > 0 OR (c.n > 0 AND c.open = 0)
           WHEN 'a' THEN r.state <> 'running' OR coalesce(c.open, 0) = 0
-          WHEN 'd' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR (c.done = 0 AND n.mode = 'all')
+          WHEN 'd' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR (c.done = 0 AND n.mode = 'all' AND n.patience IS NULL)
           WHEN 's' THEN coalesce(c.n, 0) = 0 OR c.skipped < c.n OR c.blocked = c.n
           WHEN 'f' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR c.failed = 0
           WHEN 'c' THEN coalesce(c.n, 0) = 0 OR c.open > 0 OR r.state = 'done'

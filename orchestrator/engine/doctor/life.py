@@ -54,12 +54,13 @@ def _ended_detail(row: Any) -> str:
     return "; ".join(found)
 
 
-# Delayed runs have their time, and so have held ones; anything else alive must have a row that can move.
+# What has not begun waits for its time or for other runs (see ``clocks.due``), and a held undo has its time; anything
+# else alive must have a row that can move.
 _DEAD_END = """
 WITH {scope}
 SELECT r.id, r.state, r.stop FROM scope r
 WHERE r.state = ANY(%(live)s)
-  AND NOT (r.state = 'running' AND r.started_at IS NULL AND r.available_at IS NOT NULL)
+  AND NOT (r.state = 'running' AND r.started_at IS NULL AND r.stop IS NULL)
   AND NOT (r.state = 'compensating' AND r.compensation = 'pending' AND r.hold_until IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM workflow_steps s
                   WHERE s.run_id = r.id AND s.state IN ('queued', 'running', 'waiting'))

@@ -106,7 +106,7 @@ def _letter(edit: RunEdit, node: Node, row: Any, old: str) -> str:
 def _agrees(node: Node, row: Any, letter: str) -> bool:
     """Whether rows that have all ended allow this letter."""
     agrees: dict[str, bool] = {
-        NodeState.DONE: row.done > 0 or node.spec.join.mode != "all",
+        NodeState.DONE: row.done > 0 or node.spec.join.mode != "all" or node.spec.join_timeout is not None,
         NodeState.SKIPPED: row.skipped == row.n > row.blocked,
         NodeState.FAILED: row.failed > 0,
         NodeState.CANCELLED: row.cancelled + row.blocked + row.failed > 0,
