@@ -121,7 +121,6 @@ class Driver:
         live = self._live.get(entry.run)
         if live is None:
             return
-        target = live.outcome.case.target
         if entry.event == "hold":
             self._cancel(live, entry.kind == Kind.COMPENSATION)
             (self._folder / f"go-{entry.case}-{entry.kind}").touch()
@@ -129,9 +128,8 @@ class Driver:
             run_id, *rest = entry.note
             live.closures = [Closure(UUID(run_id), *rest)]
             self._repeat(live)
-        elif entry.event == "start" and target and entry.row == (target.kind, target.step, target.shard):
-            if target.what in (faults.DUPLICATE, faults.DUPLICATE_FIRST):
-                self._push_ticket(live)
+        elif entry.event == "start" and _is_repeated(live.outcome.case.target, entry):
+            self._push_ticket(live)
 
     def _cancel(self, live: _Live, compensating: bool) -> None:
         try:
@@ -200,6 +198,15 @@ class Driver:
         """Lets tickets that were pushed once more be popped and found spent."""
         time.sleep(0.6)
         self._reader.fresh()
+
+
+def _is_repeated(target: faults.Fault | None, entry: Entry) -> bool:
+    """Whether the entry is about a row whose messages come more than once."""
+    return (
+        target is not None
+        and target.what in (faults.DUPLICATE, faults.DUPLICATE_FIRST)
+        and entry.row == (target.kind, target.step, target.shard)
+    )
 
 
 @contextmanager
