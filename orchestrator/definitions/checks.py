@@ -87,8 +87,8 @@ def _step_problem(ref: Reference, graph: Graph, ancestry: Ancestry) -> str | Non
 def check_schedule_subject(text: str, found: list[Placeholder]) -> str | None:
     """Why the subject of a schedule cannot be filled in, if it cannot."""
     for target in found:
-        if str(target) != "date":
-            return f"uses {{{target}}}; a schedule knows only {{date}}"
+        if str(target) not in ("date", "time", "datetime"):
+            return f"uses {{{target}}}; a schedule knows {{date}}, {{time}} and {{datetime}}"
     return None
 
 

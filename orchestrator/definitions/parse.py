@@ -9,14 +9,12 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
+from orchestrator.core.cron import cron_problem, zone_problem
 from orchestrator.definitions.checks import check_schedule_subject, check_steps, name_compensations
 from orchestrator.definitions.errors import Problems
 from orchestrator.definitions.fields import Fields, show
@@ -255,15 +253,10 @@ def _schedule(fields: Fields) -> Draft | None:
 
 
 def _check_schedule(inner: Fields, draft: Draft) -> None:
-    if draft["cron"]:
-        try:
-            CronSim(draft["cron"], datetime(2024, 1, 1, tzinfo=UTC))
-        except CronSimError as error:
-            inner.bad("cron", f"{show(draft['cron'])} is not a cron expression ({error}); write five fields")
-    try:
-        ZoneInfo(draft["timezone"])
-    except (KeyError, ValueError, OSError):
-        inner.bad("timezone", f"{show(draft['timezone'])} is no known time zone; write one such as Europe/Paris")
+    if draft["cron"] and (reason := cron_problem(draft["cron"])):
+        inner.bad("cron", f"{show(draft['cron'])} {reason}")
+    if reason := zone_problem(draft["timezone"]):
+        inner.bad("timezone", f"{show(draft['timezone'])} {reason}")
     try:
         reason = check_schedule_subject(draft["subject"], list(placeholders(draft["subject"])))
     except BadTemplate as error:

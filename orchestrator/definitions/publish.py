@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -13,12 +14,13 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from orchestrator.core.actor import Actor
+from orchestrator.core.cron import next_tick
 from orchestrator.definitions.errors import DefinitionError, PackageError, Problem
 from orchestrator.definitions.parse import Loaded, load
 from orchestrator.definitions.parse_parts import Defaults
 from orchestrator.definitions.registry import find as find_handler
 from orchestrator.definitions.registry import load_packages, missing
-from orchestrator.models import AuditRecord, Definition
+from orchestrator.models import AuditRecord, Definition, Schedule
 
 #: Any number will do, as long as every publisher takes the same.
 _LOCK = 0x5377_7075_626C
@@ -92,6 +94,8 @@ def publish(packages: Iterable[str], *, actor: Actor = COMMAND_LINE) -> list[Pub
             elif (stored.package, stored.origin) != (one.package, one.origin):
                 # The same content, moved: the code that runs it is imported from where it stands now.
                 Definition.objects.filter(pk=stored.pk).update(package=one.package, origin=one.origin)
+        for workflow in sorted({result.workflow for result in results}):
+            _keep_schedule(workflow)
     return results
 
 
@@ -198,6 +202,34 @@ def _store(one: _Found, actor: Actor) -> None:
         before={"version": before},
         after={"version": spec.version, "content_hash": one.loaded.content_hash, "origin": one.origin},
     )
+
+
+def _keep_schedule(workflow: str) -> None:
+    """Brings the schedule's row in line with the newest version: made, changed or taken away.
+
+    A pause stays, and so does the tick to come unless the times themselves have changed.
+    """
+    offered = Definition.objects.filter(workflow=workflow, retired_at=None).order_by("-version")
+    wanted = offered.values_list("spec__schedule", flat=True).first()
+    row = Schedule.objects.select_for_update().filter(workflow=workflow).first()
+    if wanted is None:
+        if row is not None:
+            row.delete()
+        return
+    row = row or Schedule(workflow=workflow)
+    if row.next_at is None or (row.cron, row.timezone) != (wanted["cron"], wanted["timezone"]):
+        row.next_at = next_tick(wanted["cron"], wanted["timezone"], _now())
+    for field, value in wanted.items():
+        setattr(row, field, value)
+    row.save()
+
+
+def _now() -> datetime:
+    """All clocks are the database's."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        now: datetime = cursor.fetchone()[0]
+    return now
 
 
 def _display(path: Path) -> str:

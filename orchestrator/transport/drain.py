@@ -21,6 +21,7 @@ from orchestrator.engine.db import Connection, in_transaction, relax_commit
 from orchestrator.engine.gates import claim_gated
 from orchestrator.engine.history import Counters
 from orchestrator.engine.pace import Budget, Pace
+from orchestrator.engine.pauses import Watch
 from orchestrator.engine.plans import Node, Plan, load_plan
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.transitions import Closure, Holder, Ticket
@@ -55,6 +56,7 @@ class Drainer:
         self._stopping = stopping
         self._slice = conf.slice_seconds
         self._counters: Counters = {}
+        self._pauses = Watch()
 
     def drain(self, refs: Sequence[TicketRef]) -> list[TicketRef]:
         """Runs what the tickets are for; returns those that may have work left, for the tails of their queues."""
@@ -62,10 +64,12 @@ class Drainer:
         can = [ref for ref in refs if self._can_run(ref)]
         open_refs = {(ref.run_id, ref.step): ref for ref in can if not ref.gated}
         gated = {(ref.run_id, ref.step): ref for ref in can if ref.gated}
+        self._heed_pauses(open_refs, gated)
         budget = self.pace.budget()
         works = self._claim(open_refs, budget) or self._claim_gated(gated)
         while works:
             closures = self._batch.run(works, self.pace)
+            self._heed_pauses(open_refs, gated)
             going_on = time.monotonic() < until and not self._stopping()
             budget = self.pace.budget()
             more = self._tickets(open_refs, budget) if going_on else []
@@ -88,6 +92,18 @@ class Drainer:
             log.warning("no handler here for %s of %s v%s: left queued", ref.step, plan.workflow, plan.version)
             return False
         return True
+
+    def _heed_pauses(self, *held: Refs) -> None:
+        """Drops the tickets of what is paused: nothing is claimed, and when it ends the dispatcher issues others."""
+        try:
+            self._pauses.refresh(self._connect())
+            for refs in held if self._pauses else ():
+                for key, ref in list(refs.items()):
+                    plan = load_plan(self._connect(), ref.definition_id)
+                    if self._pauses.holds(plan.workflow, ref.queue, undo=ref.step not in plan.by_id):
+                        del refs[key]
+        except BROKEN:
+            return  # what was known still holds; recording what has ended comes first, and insists
 
     def _tickets(self, open_refs: Refs, budget: Budget) -> list[Ticket]:
         """How much to claim for the tickets in hand."""
@@ -156,6 +172,8 @@ class Drainer:
 
         def take(plan: Plan, node: Node, count: int) -> int:
             if budget is None or node.spec.queue not in self._queues:
+                return 0
+            if self._pauses.holds(plan.workflow, node.spec.queue):
                 return 0
             if registry.find(plan.workflow, node.spec.handler, "step") is None:
                 return 0

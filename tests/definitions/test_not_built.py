@@ -9,7 +9,6 @@ from tests.definitions.helpers import refused, spec, two_steps
 
 NOT_BUILT_EXAMPLES = {
     "exclusive": ("exclusive: subject\nsteps: [{id: a}]\n", "`exclusive` is not built yet in this version"),
-    "schedule": ("schedule: {cron: '0 0 * * *', subject: x}\nsteps: [{id: a}]\n", "`schedule` is not built yet"),
     "step.approval": (two_steps("approval: {group: e}"), "step 'b': `approval` is not built yet in this version"),
     "step.input": (two_steps("workflow: w", "input: {}"), "step 'b': `input` is not built yet"),
     "step.join_timeout": (two_steps("fan_out: [1]", "join_timeout: 1m"), "step 'b': `join_timeout` is not built yet"),
