@@ -9,7 +9,6 @@ from __future__ import annotations
 NOT_BUILT: frozenset[str] = frozenset(
     {
         "exclusive",
-        "schedule",
         "step.approval",
         "step.input",
         "step.join_timeout",
