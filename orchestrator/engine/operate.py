@@ -21,7 +21,9 @@ from orchestrator.engine.operate_runs import (
     preview_retry,
     retry_run,
 )
+from orchestrator.engine.pauses import pause, resume
 from orchestrator.engine.retry import RetryItem, RetryPreview
+from orchestrator.engine.schedules import pause_schedule, resume_schedule, run_schedule_now
 
 __all__ = [
     "Actor",
@@ -31,10 +33,15 @@ __all__ = [
     "UndoItem",
     "cancel_run",
     "discard_dead_letter",
+    "pause",
+    "pause_schedule",
     "preview_cancel",
     "preview_retry",
     "replay_dead_letter",
     "replay_dead_letters",
+    "resume",
+    "resume_schedule",
     "retry_run",
+    "run_schedule_now",
     "settle_dead_letter",
 ]
