@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
-from orchestrator.engine import beats, gates, recover
+from orchestrator.engine import beats, gates, recover, schedules
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.reissue import EVERY, Reissuer
@@ -58,6 +58,8 @@ class Dispatcher:
             (sweep, recover.reap_lost),
             (1.0, reissuer.if_emptied),
             (EVERY, reissuer.stale),
+            (0.25, reissuer.lift),
+            (0.5, schedules.fire_due),
             (sweep, lambda conn: rows(conn, sql("fold_rollups"), {"limit": 10_000}) and 0),
             (5.0, Upkeep(self._holder).tick),
         ]
