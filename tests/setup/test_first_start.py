@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +71,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    if os.geteuid() == 0:  # pytest closes its folders; a server that runs as nobody must get through
-        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-            folder.chmod(0o755)
-    local = Path(os.path.realpath(tmp_path)) / ".local"
-    local.mkdir()
-    yield Machine(local)
-    services.stop(local)
-    shutil.rmtree(local, ignore_errors=True)
+def machine(fresh_local: Path) -> Machine:
+    return Machine(fresh_local)
 
 
 def test_the_services_command(machine: Machine) -> None:

@@ -23,20 +23,16 @@ from orchestrator.services import postgres
 from orchestrator.services.state import ServicesError
 from tests.harness.processes import PROJECT
 from tests.harness.wait import wait_until
+from tests.setup.conftest import project_folder
 
 pytestmark = pytest.mark.servers
 BOTH = ["postgres", "valkey"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    local = Path(os.path.realpath(tmp_path_factory.mktemp("project"))) / ".local"
-    if os.geteuid() == 0:  # pytest closes its folders; a server that runs as nobody must get through
-        for folder in (local.parent, local.parent.parent, local.parent.parent.parent):
-            folder.chmod(0o755)
-    yield local
-    services.stop(local)
-    shutil.rmtree(local, ignore_errors=True)
+def made() -> Iterator[Path]:
+    with project_folder() as local:
+        yield local
 
 
 @pytest.fixture
