@@ -56,7 +56,7 @@ fresh_database()
 client = redis.Redis.from_url(os.environ["REDIS_URL"])
 client.flushdb()
 w = common.Workers()
-# bench/profile.py runs the same processes under a profiler.
+# bench/profiling.py runs the same processes under a profiler.
 runner = [sys.executable, *os.environ.get("BENCH_SWITCHYARD_RUNNER", MANAGE).split()]
 w.start([*runner, "dispatcher"], cwd=PROJECT)
 w.start([*runner, "worker", "default", "--processes", str(a.workers)], cwd=PROJECT)
