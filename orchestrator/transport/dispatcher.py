@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
-from orchestrator.engine import beats, gates, recover, schedules
+from orchestrator.engine import beats, bulk_work, gates, recover, schedules
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.reissue import EVERY, Reissuer
@@ -55,6 +55,7 @@ class Dispatcher:
             (min(1.0, sweep), recover.enforce_deadlines),
             (1.0, recover.end_holds),
             (0.5, gates.promote_all),
+            (0.25, bulk_work.advance),
             (sweep, recover.reap_lost),
             (1.0, reissuer.if_emptied),
             (EVERY, reissuer.stale),
