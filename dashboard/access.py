@@ -39,7 +39,13 @@ def may(user: User | AnonymousUser, role: str) -> bool:
 
 def actor_of(request: HttpRequest) -> Actor:
     """Who acts, for ``engine.operate`` and the audit records."""
-    return Actor(request.user.get_username(), role_of(request.user))
+    return person(request.user)
+
+
+def person(user: User | AnonymousUser) -> Actor:
+    """A signed-in user as an actor, with the groups whose approvals they may give."""
+    groups = frozenset(user.groups.values_list("name", flat=True)) if user.is_authenticated else frozenset[str]()
+    return Actor(user.get_username(), role_of(user), groups)
 
 
 def require_role(role: str = "viewer") -> Callable[[View], View]:

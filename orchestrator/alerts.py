@@ -54,7 +54,7 @@ def _later(attempts: int) -> datetime:
 
 
 def payload(alert: Alert) -> dict[str, Any]:
-    """What is sent: the run, why it is told, and a ``text`` to show as it is; ``key`` is the same for the same event."""
+    """What is sent: the run, why it is told, a ``text`` to show as it is; ``key`` is the same for the same event."""
     run = alert.run
     error = run.error or {}
     where = f" at {error['step']}" if error.get("step") else ""

@@ -11,7 +11,7 @@ from django.utils import timezone
 from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
-from dashboard.access import role_of
+from dashboard.access import person
 from dashboard.api.errors import ApiError
 from orchestrator.core.actor import Actor, require
 from orchestrator.engine.tokens import hash_token
@@ -68,7 +68,7 @@ def _signed_in(request: HttpRequest) -> Actor | None:
     # Views of the API are exempt from Django's own check, because a token needs none.
     if check_csrf(request):
         raise ApiError(403, "csrf", "a signed-in session must send its CSRF token in the header X-CSRFToken")
-    return Actor(user.get_username(), role_of(user))
+    return person(user)
 
 
 VIEWER, SUPPORT, OPERATOR, ADMIN = (Caller(role) for role in ("viewer", "support", "operator", "admin"))

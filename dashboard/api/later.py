@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from ninja import Router
 
 from dashboard.api.answers import Error
-from dashboard.api.auth import OPERATOR, SUPPORT, Caller
+from dashboard.api.auth import OPERATOR, Caller
 from dashboard.api.errors import ApiError
 
 router = Router(tags=["not built yet"])
@@ -21,12 +21,7 @@ router = Router(tags=["not built yet"])
 NOT_BUILT: tuple[tuple[str, Caller, str], ...] = (
     ("/runs/retry", OPERATOR, "Retry many runs"),
     ("/runs/cancel", OPERATOR, "Cancel many runs"),
-    ("/runs/{item_id}/extend", OPERATOR, "Give a run more time"),
-    ("/runs/{item_id}/note", SUPPORT, "Add a note to a run"),
     ("/dead-letters/replay", OPERATOR, "Replay many dead letters"),
-    ("/steps/{item_id}/approve", OPERATOR, "Approve a step"),
-    ("/steps/{item_id}/reject", OPERATOR, "Reject a step"),
-    ("/steps/{item_id}/skip", OPERATOR, "Skip a step"),
 )
 
 

@@ -14,7 +14,7 @@ from dashboard.api.answers import Error, RetryPreview, RunPage, Runs, SubjectAns
 from dashboard.api.answers import Run as RunShape
 from dashboard.api.auth import OPERATOR, SUPPORT, VIEWER, actor_of
 from dashboard.api.params import FILTERS, LIST, only
-from dashboard.api.schemas import Cancel, Retry, Submit, SubmitMany
+from dashboard.api.schemas import Cancel, Extend, Note, Retry, Submit, SubmitMany
 from dashboard.queries import run_filters
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
@@ -76,6 +76,22 @@ def retry_run(request: HttpRequest, run_id: str, body: Retry) -> HttpResponse:
     if body.dry_run:
         return answer({"dry_run": True, **asdict(operate.preview_retry(found, body.from_step))})
     operate.retry_run(found, actor_of(request), body.reason, from_step=body.from_step)
+    return answer(describe.run_json(found))
+
+
+@router.post("/runs/{run_id}/extend", auth=OPERATOR, response={200: RunShape, (404, 409, 422): Error})
+def extend_run(request: HttpRequest, run_id: str, body: Extend) -> HttpResponse:
+    """Give a running run more time: a duration from now, or a time."""
+    found = _id(run_id)
+    operate.extend_run(found, body.deadline, actor_of(request), body.reason)
+    return answer(describe.run_json(found))
+
+
+@router.post("/runs/{run_id}/note", auth=SUPPORT, response={200: RunShape, (404, 422): Error})
+def note_run(request: HttpRequest, run_id: str, body: Note) -> HttpResponse:
+    """Add a note to a run's history."""
+    found = _id(run_id)
+    operate.add_note(found, body.note, actor_of(request))
     return answer(describe.run_json(found))
 
 

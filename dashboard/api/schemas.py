@@ -73,6 +73,21 @@ class Why(Body):
     reason: Reason
 
 
+class Extend(Body):
+    """More time for a run."""
+
+    deadline: Annotated[str, StringConstraints(min_length=1, max_length=50)] = Field(
+        description="A duration from now such as `2h`, or a time in ISO 8601."
+    )
+    reason: Reason
+
+
+class Note(Body):
+    """A note, kept in the run's history."""
+
+    note: Reason
+
+
 class TopicLimit(Body):
     """A cluster-wide limit."""
 

@@ -11,10 +11,14 @@ ROLES = ("viewer", "support", "operator", "admin")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person, token or part of the system, with one of :data:`ROLES`. Stands in every audit record."""
+    """A person, token or part of the system, with one of :data:`ROLES`. Stands in every audit record.
+
+    ``groups`` are those whose approvals the actor may give.
+    """
 
     name: str
     role: str
+    groups: frozenset[str] = frozenset()
 
 
 ENGINE = Actor("engine", "admin")

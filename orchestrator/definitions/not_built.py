@@ -8,10 +8,7 @@ from __future__ import annotations
 
 NOT_BUILT: frozenset[str] = frozenset(
     {
-        "exclusive",
-        "step.approval",
         "step.input",
-        "step.join_timeout",
         "step.subject_id",
         "step.workflow",
     }

@@ -166,6 +166,18 @@ def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
         edit.mark(node, NodeState.SKIPPED)
     elif spec.fan_out is not None:
         _open_fan_out(edit, node, read, take)
+    elif spec.approval is not None:
+        edit.add(
+            NewStep(
+                node.id,
+                StepState.WAITING,
+                waiting_for="approval",
+                waiting_name=spec.approval.group,
+                ready_in=spec.approval.timeout,
+            )
+        )
+        edit.mark(node, NodeState.ACTIVE)
+        edit.current_step = node.id
     elif spec.wait is not None:
         edit.add(NewStep(node.id, StepState.WAITING, waiting_for="timer", ready_in=spec.wait))
         edit.mark(node, NodeState.ACTIVE)
@@ -222,7 +234,18 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
     topic = node.spec.topic.name if node.spec.topic else None
     locks = [_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)]
     edit.fan_outs.append(
-        NewFanOut(node.id, shards, texts, window, node.spec.retries + 1, node.spec.queue, bulk, topic, locks)
+        NewFanOut(
+            node.id,
+            shards,
+            texts,
+            window,
+            node.spec.retries + 1,
+            node.spec.queue,
+            bulk,
+            topic,
+            locks,
+            node.spec.join_timeout,
+        )
     )
     if bulk:
         edit.delta += len(items)

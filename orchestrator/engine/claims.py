@@ -23,6 +23,16 @@ class Closure(NamedTuple):
     error: str | None = None
 
 
+class End(NamedTuple):
+    """How a row that no worker holds ends. ``error`` and ``output`` are JSON text."""
+
+    step_id: int
+    state: StepState
+    cause: str | None = None
+    error: str | None = None
+    output: str | None = None
+
+
 class Ticket(NamedTuple):
     """Work to be claimed: at most ``most`` queued rows of a step of a run."""
 

@@ -32,8 +32,9 @@ class NewStep:
     error: str | None = None
     topic: str | None = None
     lock_name: str | None = None
+    waiting_name: str | None = None
     token: int | None = None
-    ready_in: float = 0.0
+    ready_in: float | None = 0.0
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class NewFanOut:
     bulk: bool
     topic: str | None
     locks: list[str | None]
+    join_timeout: float | None
 
 
 class Take(Protocol):
@@ -191,6 +193,10 @@ class Opening:
     delay: float
     lock_name: str | None
     on_lock_conflict: str | None
+    exclusive_key: str | None
+    after: tuple[UUID, ...]
+    #: It waits to start: for other runs, or for one that it excludes.
+    held: bool
     edit: RunEdit | None
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from django.conf import settings
 
-from orchestrator.core.states import Cause
+from orchestrator.core.states import Cause, StepState
 from orchestrator.engine import history, transitions
 from orchestrator.engine.advance import close_node
-from orchestrator.engine.claims import Holder, Ticket
+from orchestrator.engine.claims import End, Holder, Ticket
 from orchestrator.engine.db import Connection, in_transaction, put, relax_commit, rows, sql
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.outputs import reader
@@ -102,7 +102,8 @@ def _reject(conn: Connection, refused: Sequence[Any]) -> None:
     error = json.dumps(
         {"type": "LockHeld", "message": "another step holds the lock, and this one does not wait for it"}
     )
-    closed = transitions.reject_queued(conn, [row.id for row in refused], [error] * len(refused))
+    ends = [End(row.id, StepState.REJECTED, Cause.LOCK, error) for row in refused]
+    closed = transitions.end_unclaimed(conn, ends, [StepState.QUEUED])
     policies = {row.id: row.refused for row in refused}
     dead = []
     for row in closed:

@@ -13,6 +13,7 @@ from orchestrator.engine.operate_dead_letters import (
     replay_dead_letters,
     settle_dead_letter,
 )
+from orchestrator.engine.operate_notes import add_note, extend_run
 from orchestrator.engine.operate_runs import (
     CancelPreview,
     UndoItem,
@@ -21,6 +22,7 @@ from orchestrator.engine.operate_runs import (
     preview_retry,
     retry_run,
 )
+from orchestrator.engine.operate_steps import approve_step, reject_step, skip_step
 from orchestrator.engine.pauses import pause, resume
 from orchestrator.engine.retry import RetryItem, RetryPreview
 from orchestrator.engine.schedules import pause_schedule, resume_schedule, run_schedule_now
@@ -31,12 +33,16 @@ __all__ = [
     "RetryItem",
     "RetryPreview",
     "UndoItem",
+    "add_note",
+    "approve_step",
     "cancel_run",
     "discard_dead_letter",
+    "extend_run",
     "pause",
     "pause_schedule",
     "preview_cancel",
     "preview_retry",
+    "reject_step",
     "replay_dead_letter",
     "replay_dead_letters",
     "resume",
@@ -44,4 +50,5 @@ __all__ = [
     "retry_run",
     "run_schedule_now",
     "settle_dead_letter",
+    "skip_step",
 ]

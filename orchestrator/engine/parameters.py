@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import StepState
-from orchestrator.engine.claims import Closure, Holder
+from orchestrator.engine.claims import Closure, End, Holder
 from orchestrator.engine.edit import NewFanOut, NewStep, Opening, RunEdit
 
 Params = dict[str, Any]
 #: Columns of new rows, by the parameter that carries them.
 _ROW = {"steps": "step", "shards": "shard", "ordinals": "ordinal", "states": "state", "waits": "waiting_for",
         "max_attempts": "max_attempts", "queues": "queue", "items": "item", "ready_in": "ready_in",
-        "topics": "topic", "locks": "lock_name"}  # fmt: skip
+        "topics": "topic", "locks": "lock_name", "wait_names": "waiting_name"}  # fmt: skip
 
 
 def _columns(things: Sequence[Any], **names: str) -> Params:
@@ -29,6 +29,11 @@ def of_closures(closures: Sequence[Closure]) -> Params:
                     delays="delay", outputs="output", refs="output_ref", errors="error")  # fmt: skip
 
 
+def of_ends(ends: Sequence[End]) -> Params:
+    """For sql/end_unclaimed."""
+    return _columns(ends, ids="step_id", states="state", causes="cause", errors="error", outputs="output")
+
+
 def of_openings(openings: Sequence[Opening], actor: str, wake: bool) -> Params:
     """For sql/submit_runs."""
     edits = [(o, o.edit) for o in openings if o.edit]
@@ -39,7 +44,10 @@ def of_openings(openings: Sequence[Opening], actor: str, wake: bool) -> Params:
     ]
     return {
         **_columns(openings, ids="id", subjects="subject_id", labels="labels", inputs="input", keys="key",
-                   deadlines="deadline", delays="delay", run_locks="lock_name", conflicts="on_lock_conflict"),
+                   deadlines="deadline", delays="delay", run_locks="lock_name", conflicts="on_lock_conflict",
+                   exclusive_keys="exclusive_key", helds="held"),
+        # Arrays of different lengths do not go into one array of arrays: as text, read back in SQL.
+        "afters": ["{" + ",".join(map(str, o.after)) + "}" if o.after else None for o in openings],
         "definitions": [o.plan.definition_id for o in openings],
         "workflows": [o.plan.workflow for o in openings],
         "versions": [o.plan.version for o in openings],
@@ -53,6 +61,7 @@ def of_openings(openings: Sequence[Opening], actor: str, wake: bool) -> Params:
         "fan_steps": [f.step for _, f in fans],
         "fan_totals": [len(f.items) for _, f in fans],
         "fan_windows": [f.window for _, f in fans],
+        "fan_timeouts": [f.join_timeout for _, f in fans],
         "ticket_runs": [t[0] for t in tickets],
         "ticket_steps": [t[1] for t in tickets],
         "ticket_queues": [t[2] for t in tickets],
@@ -81,13 +90,15 @@ def of_fan_outs(small: Sequence[tuple[UUID, NewFanOut]]) -> Params:
         "steps": [f.step for _, f in small],
         "totals": [len(f.items) for _, f in small],
         "windows": [f.window for _, f in small],
+        "join_timeouts": [f.join_timeout for _, f in small],
     }
 
 
 def of_bulk(run_id: UUID, f: NewFanOut) -> Params:
     """For sql/open_fan_out."""
     return {"run": run_id, "step": f.step, "shards": f.shards, "items": f.items, "window": f.window,
-            "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic, "locks": f.locks}  # fmt: skip
+            "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic, "locks": f.locks,
+            "join_timeout": f.join_timeout}  # fmt: skip
 
 
 def of_edits(edits: Sequence[RunEdit]) -> Params:

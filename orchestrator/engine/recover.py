@@ -18,7 +18,6 @@ import psycopg
 
 from orchestrator.core.states import Cause, StepState, StopReason
 from orchestrator.engine import history, transitions
-from orchestrator.engine.advance import close_node
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.history import Counters
@@ -47,7 +46,7 @@ def reap_lost(conn: Connection, limit: int = LIMIT) -> int:
     found = rows(conn, sql("select_lost"), {"limit": limit})
     closed = 0
     for closure in [lost_closure(r, Cause.WORKER_LOST, _lost_message(r)) for r in found]:
-        closed += _safely(closure.run_id, partial(_close, conn, closure))
+        closed += safely(closure.run_id, partial(_close, conn, closure))
     if found:
         log.warning("%s attempts of lost workers closed", closed)
     put(conn, "UPDATE workflow_leases SET ended_at = now() WHERE ended_at IS NULL AND expires_at < now()")
@@ -74,29 +73,6 @@ def wake_due(conn: Connection, limit: int = LIMIT) -> int:
     return in_transaction(conn, work)
 
 
-def fire_timers(conn: Connection, limit: int = LIMIT) -> int:
-    """Ends `wait` steps whose time has come and lets their runs go on; returns how many."""
-    query = """
-        SELECT id, run_id FROM workflow_steps
-        WHERE state = 'waiting' AND waiting_for = 'timer' AND ready_at <= now() ORDER BY ready_at LIMIT %s"""
-    due = rows(conn, query, [limit])
-    return sum(_safely(row.run_id, partial(_fire, conn, row.run_id, row.id)) for row in due)
-
-
-def _fire(conn: Connection, run_id: UUID, row_id: int) -> int:
-    def work() -> int:
-        edit = _lock(conn, run_id)
-        closed = transitions.close_waiting(conn, row_id) if edit and not edit.stopping else []
-        if not edit or not closed:
-            return 0
-        close_node(edit, closed[0])
-        resolve(conn, edit, reader(conn))
-        transitions.write(conn, [edit], None, {})
-        return 1
-
-    return in_transaction(conn, work)
-
-
 def start_delayed(conn: Connection, limit: int = LIMIT) -> int:
     """Starts delayed runs whose time has come; returns how many."""
 
@@ -115,12 +91,12 @@ def enforce_deadlines(conn: Connection, limit: int = LIMIT) -> int:
         SELECT id FROM workflow_runs
         WHERE state = 'running' AND deadline_at < now() AND deadline_missed_at IS NULL
         ORDER BY deadline_at LIMIT %s"""
-    return sum(_safely(r.id, partial(_miss_deadline, conn, r.id)) for r in rows(conn, query, [limit]))
+    return sum(safely(r.id, partial(_miss_deadline, conn, r.id)) for r in rows(conn, query, [limit]))
 
 
 def _miss_deadline(conn: Connection, run_id: UUID) -> int:
     def work() -> int:
-        edit = _lock(conn, run_id)
+        edit = lock_edit(conn, run_id)
         counts: Counters = {}
         if edit is None or not note_missed_deadline(conn, edit, counts):
             return 0
@@ -141,12 +117,12 @@ def end_holds(conn: Connection, limit: int = LIMIT) -> int:
         SELECT id FROM workflow_runs
         WHERE stop IS NOT NULL AND state = 'compensating' AND compensation = 'pending' AND hold_until <= now()
         LIMIT %s"""
-    return sum(_safely(r.id, partial(_end_hold, conn, r.id)) for r in rows(conn, query, [limit]))
+    return sum(safely(r.id, partial(_end_hold, conn, r.id)) for r in rows(conn, query, [limit]))
 
 
 def _end_hold(conn: Connection, run_id: UUID) -> int:
     def work() -> int:
-        edit = _lock(conn, run_id)
+        edit = lock_edit(conn, run_id)
         if edit is None or not is_held(edit.row):
             return 0
         end_hold(conn, edit)
@@ -156,12 +132,13 @@ def _end_hold(conn: Connection, run_id: UUID) -> int:
     return in_transaction(conn, work)
 
 
-def _lock(conn: Connection, run_id: UUID) -> RunEdit | None:
+def lock_edit(conn: Connection, run_id: UUID) -> RunEdit | None:
+    """An edit of the locked run; None when it is gone."""
     found = transitions.lock_runs(conn, [run_id])
     return RunEdit.of(found[0], load_plan(conn, found[0].definition_id)) if found else None
 
 
-def _safely(run_id: UUID, work: Callable[[], int]) -> int:
+def safely(run_id: UUID, work: Callable[[], int]) -> int:
     """One bad run does not stop a pass; a broken connection does, and the next pass takes up what was missed."""
     try:
         return work()

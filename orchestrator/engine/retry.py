@@ -10,6 +10,7 @@ from orchestrator.core.states import Cause, NodeState, StepState
 from orchestrator.engine import transitions
 from orchestrator.engine.db import Connection, rows
 from orchestrator.engine.edit import RunEdit
+from orchestrator.engine.exclusive import exclude_again
 from orchestrator.engine.plans import Plan
 
 
@@ -110,7 +111,7 @@ def reopen(conn: Connection, run: Any, plan: Plan, chosen: Chosen) -> RunEdit:
         nodes[index] = NodeState.PENDING
     retries = {node.id: node.spec.retries for node in plan.nodes}
     counts = transitions.reset_steps(conn, run.id, chosen.reset, chosen.unmade, retries)
-    fresh = transitions.reopen_run(conn, run.id, "".join(nodes))
+    fresh = transitions.reopen_run(conn, run.id, "".join(nodes), exclude_again(conn, run, plan))
     edit = RunEdit.of(fresh, plan)
     edit.existing = counts
     edit.delta += sum(counts.values())

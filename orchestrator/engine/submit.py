@@ -5,46 +5,27 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 from orchestrator.core.actor import Actor
-from orchestrator.core.durations import BadDuration, parse_duration
-from orchestrator.core.errors import Conflict, Invalid, TooLarge
+from orchestrator.core.errors import Conflict, Invalid
 from orchestrator.core.ids import new_run_id
 from orchestrator.core.states import STEP_TERMINAL
-from orchestrator.core.text import NotStorable, to_json
-from orchestrator.engine import transitions
+from orchestrator.engine import history, transitions
 from orchestrator.engine.advance import open_ready
-from orchestrator.engine.db import Connection, caller_connection, caller_transaction, rows
-from orchestrator.engine.edit import Opening, RunEdit
+from orchestrator.engine.db import Connection, caller_transaction, rows
+from orchestrator.engine.edit import Audit, Opening, RunEdit
+from orchestrator.engine.exclusive import Refused, key_of, take_turns
 from orchestrator.engine.outputs import reader
 from orchestrator.engine.plans import Plan, latest_definition, load_plan
+from orchestrator.engine.submission import Known, Submission, check
 from orchestrator.engine.unwind import resolve
 
-MAX_INPUT = 1_048_576
 _NOTIFY_EVERY = 0.02
 _notified = {"at": 0.0}
 SUBMITTER = Actor("code", "operator")
-#: Definitions that a request has looked up: (workflow, version or None) -> id.
-Known = dict[tuple[str, int | None], int]
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A checked request for one run. Texts are JSON; times are seconds."""
-
-    definition_id: int
-    subject_id: str
-    input: str
-    labels: str
-    idempotency_key: str | None
-    deadline: float | None
-    delay: float
-    lock: str | None
-    on_lock_conflict: str | None
 
 
 def submit(
@@ -75,19 +56,28 @@ def submit(
         TooLarge: an input over 1 MB.
         Conflict: the same key with other input.
     """
-    _not_built(after=after, parent=parent)
+    _not_built(parent=parent)
     request = check(
-        {}, workflow, subject_id, input, idempotency_key, version, deadline, delay, labels, lock, on_lock_conflict
+        {},
+        workflow,
+        subject_id,
+        input,
+        idempotency_key,
+        version,
+        deadline,
+        delay,
+        labels,
+        lock,
+        on_lock_conflict,
+        after,
     )
-    with caller_transaction() as conn:
-        return _start(conn, [request], actor)[0][0]
+    return _started([request], actor)[0][0]
 
 
 def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
     """As :func:`submit`; also whether the run was made by this call."""
     request = _checked({}, arguments)
-    with caller_transaction() as conn:
-        return _start(conn, [request], actor)[0]
+    return _started([request], actor)[0]
 
 
 def submit_on(conn: Connection, actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
@@ -102,12 +92,11 @@ def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER)
     checked = [_checked(known, dict(request)) for request in requests]
     if not checked:
         return []
-    with caller_transaction() as conn:
-        return [run_id for run_id, _ in _start(conn, checked, actor)]
+    return [run_id for run_id, _ in _started(checked, actor)]
 
 
 def _checked(known: Known, arguments: dict[str, Any]) -> Submission:
-    _not_built(**{k: arguments.pop(k, None) for k in ("after", "parent")})
+    _not_built(**{k: arguments.pop(k, None) for k in ("parent",)})
     arguments.pop("detach", None)
     try:
         return check(known, **arguments)
@@ -121,100 +110,29 @@ def _not_built(**given: Any) -> None:
             raise Invalid(f"`{name}` is not built yet in this version; submit without it", field=name)
 
 
-def check(
-    known: Known,
-    workflow: str,
-    subject_id: str,
-    input: Any = None,  # noqa: A002
-    idempotency_key: str | None = None,
-    version: int | None = None,
-    deadline: str | float | None = None,
-    delay: str | float | None = None,
-    labels: Any = None,
-    lock: str | None = None,
-    on_lock_conflict: str | None = None,
-) -> Submission:
-    """Checks a request; reads definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
-    wanted = (_text(workflow, "workflow"), version)
-    if wanted not in known:
-        known[wanted] = latest_definition(caller_connection(), *wanted)
-    return Submission(
-        definition_id=known[wanted],
-        subject_id=_text(subject_id, "subject_id"),
-        input=_input(input),
-        labels=_labels(labels),
-        idempotency_key=_text(idempotency_key, "idempotency_key") if idempotency_key is not None else None,
-        deadline=_seconds(deadline, "deadline", least=1.0) if deadline is not None else None,
-        delay=_seconds(delay, "delay", least=0.0) if delay is not None else 0.0,
-        lock=_text(lock, "lock") if lock is not None else None,
-        on_lock_conflict=_policy(on_lock_conflict),
-    )
-
-
-def _text(value: Any, field: str, limit: int = 500) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise Invalid(f"{field} must be text that is not empty", field=field)
-    if len(value) > limit:
-        raise Invalid(f"{field} is {len(value):,} characters long; {limit} is the most", field=field)
+def _started(requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]]:
+    """In the caller's transaction. A refusal by ``exclusive`` is recorded, beside what it rolls back."""
     try:
-        to_json(value, field)
-    except NotStorable as problem:
-        raise Invalid(str(problem), field=field) from None
-    return value
-
-
-def _policy(value: str | None) -> str | None:
-    if value not in (None, "requeue", "reject", "dead_letter"):
-        raise Invalid(f"on_lock_conflict is requeue, reject or dead_letter, not {value!r}", field="on_lock_conflict")
-    return value
-
-
-def _input(value: Any) -> str:
-    value = {} if value is None else value
-    if not isinstance(value, Mapping):
-        raise Invalid(f"input must be an object, not {type(value).__name__}", field="input")
-    try:
-        text = to_json(dict(value), "input")
-    except NotStorable as problem:
-        raise Invalid(str(problem), field="input") from None
-    size = len(text.encode())
-    if size > MAX_INPUT:
-        raise TooLarge(f"input is {size:,} bytes; {MAX_INPUT:,} is the most. Store it and pass its key", field="input")
-    return text
-
-
-def _labels(value: Any) -> str:
-    value = {} if value is None else value
-    if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
-        raise Invalid('labels must be an object of texts, such as {"customer": "42"}', field="labels")
-    if len(value) > 50:
-        raise Invalid(f"a run takes at most 50 labels, not {len(value)}", field="labels")
-    for key, text in value.items():
-        _text(key, "labels", 100)
-        if text:
-            _text(text, "labels")
-    return to_json(dict(value), "labels")
-
-
-def _seconds(value: str | float, field: str, least: float) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
-    else:
-        try:
-            seconds = parse_duration(value)
-        except BadDuration as problem:
-            raise Invalid(f"{field}: {problem}", field=field) from None
-    if not least <= seconds <= 10 * 365 * 86400:
-        raise Invalid(f"{field} must be between {least:g} seconds and ten years", field=field)
-    return seconds
+        with caller_transaction() as conn:
+            return _start(conn, requests, actor)
+    except Refused as refused:
+        plan = refused.opening.plan
+        after = json.dumps({"workflow": plan.workflow, "subject_id": refused.opening.subject_id})
+        before = json.dumps({"holder": str(refused.holder)})
+        record = Audit("rejected", before, after, actor.name, actor.role, refused.message)
+        with caller_transaction() as conn:
+            history.insert_audit(conn, [(refused.holder, record)])
+        raise
 
 
 def _start(conn: Connection, requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]]:
     """Makes the runs with their first steps and tickets. For each the run's id, and whether this call made it."""
     openings = [_opening(conn, request) for request in requests]
+    if any(opening.exclusive_key for opening in openings):
+        openings = take_turns(conn, openings)
     made = transitions.submit_runs(conn, openings, actor.name, _wakes())
     for opening in openings:
-        if opening.edit is None and opening.id in made and not opening.delay:
+        if opening.edit is None and opening.id in made and not (opening.delay or opening.held):
             begin(conn, RunEdit.of(transitions.lock_runs(conn, [opening.id])[0], opening.plan))
     return [
         (opening.id, True) if opening.id in made else (_same_run(conn, opening.plan.workflow, request), False)
@@ -237,7 +155,10 @@ def _opening(conn: Connection, request: Submission) -> Opening:
         delay=request.delay,
         lock_name=request.lock,
         on_lock_conflict=request.on_lock_conflict,
-        edit=None if request.delay or request.lock else _first_steps(plan),
+        exclusive_key=key_of(plan, request.subject_id),
+        after=request.after,
+        held=bool(request.after),
+        edit=None if request.delay or request.lock or request.after else _first_steps(plan),
     )
 
 

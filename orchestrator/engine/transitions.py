@@ -8,12 +8,14 @@ an engine connection in pipeline mode a whole :func:`write` costs one round trip
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import RUN_TERMINAL, DeadLetterState, RunState, StepState, StopReason
 from orchestrator.engine import history, parameters
 from orchestrator.engine.claims import Closure as Closure
+from orchestrator.engine.claims import End as End
 from orchestrator.engine.claims import Holder as Holder
 from orchestrator.engine.claims import Ticket as Ticket
 from orchestrator.engine.db import Connection, put, rows, sql
@@ -102,9 +104,15 @@ def claim_gated(conn: Connection, ids: list[int], policies: list[str], holder: H
     return rows(conn, sql("claim_gated"), params)
 
 
-def reject_queued(conn: Connection, ids: list[int], errors: list[str]) -> list[Any]:
-    """Ends rows that lost a lock and do not wait for it; their runs are locked."""
-    return rows(conn, sql("reject_queued"), {"ids": ids, "errors": errors})
+def end_unclaimed(conn: Connection, ends: Sequence[End], was: Sequence[str], waits: str | None = None) -> list[Any]:
+    """Ends rows that no worker holds and that are in one of these states; their runs are locked."""
+    params = {**parameters.of_ends(ends), "was": list(was), "waits": waits}
+    return rows(conn, sql("end_unclaimed"), params)
+
+
+def expire_join(conn: Connection, run_id: UUID, step: str) -> list[Any]:
+    """Ends what is open of a fan-out whose join goes on without it; topics and locks that this frees."""
+    return rows(conn, sql("expire_join"), {"run": run_id, "step": step})
 
 
 def wake_due(conn: Connection, limit: int) -> list[Any]:
@@ -202,9 +210,9 @@ def pending_rows(conn: Connection, run_id: UUID) -> dict[str, int]:
     return {row.step: row.n for row in rows(conn, query, [run_id])}
 
 
-def reopen_run(conn: Connection, run_id: UUID, node_states: str) -> Any:
+def reopen_run(conn: Connection, run_id: UUID, node_states: str, exclusive_key: str | None) -> Any:
     """A stopped run is running again, with a new deadline; the locked row as it is now."""
-    put(conn, sql("reopen_run"), {"run": run_id, "node_states": node_states})
+    put(conn, sql("reopen_run"), {"run": run_id, "node_states": node_states, "key": exclusive_key})
     return lock_runs(conn, [run_id])[0]
 
 
@@ -226,9 +234,12 @@ def start_delayed(conn: Connection, limit: int) -> list[Any]:
     return lock_runs(conn, [row.id for row in started]) if started else []
 
 
-def close_waiting(conn: Connection, row_id: int) -> list[Any]:
-    """Ends a timer that is due."""
-    return rows(conn, sql("close_waiting"), {"id": row_id})
+def extend_deadline(conn: Connection, run_id: UUID, until: datetime) -> None:
+    """Moves the deadline of a locked run; one that it had missed already counts no more."""
+    query = """
+        UPDATE workflow_runs SET deadline_at = %s, deadline_missed_at = NULL, updated_at = clock_timestamp()
+        WHERE id = %s"""
+    put(conn, query, [until, run_id])
 
 
 def note_missed_deadline(conn: Connection, run_id: UUID) -> bool:

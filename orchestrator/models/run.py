@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
@@ -43,6 +44,9 @@ class Run(models.Model):
     error = models.JSONField(null=True, help_text="{type, message, step, shard} of the first cause.")
     idempotency_key = models.TextField(null=True)
     exclusive_key = models.TextField(null=True, help_text="Set while the run excludes others of the same key.")
+    after_runs = ArrayField(
+        models.UUIDField(), null=True, help_text="Runs that must have ended before this one starts."
+    )
     lock_name = models.TextField(null=True, help_text="A lock named at submission, for every step of the run.")
     on_lock_conflict = models.TextField(null=True)
     retries = models.IntegerField(db_default=0, help_text="How often people have retried the run.")

@@ -143,10 +143,18 @@ class FanOut(models.Model):
     failed = models.IntegerField(db_default=0)
     cancelled = models.IntegerField(db_default=0)
     window = models.IntegerField(help_text="Shards released and not terminal, at most.")
+    join_due_at = models.DateTimeField(null=True, help_text="When the join goes on with what has completed by then.")
 
     class Meta:
         db_table = "workflow_fan_outs"
         verbose_name = "fan-out"
+        indexes = [
+            models.Index(
+                fields=["join_due_at"],
+                name="workflow_fan_outs_due",
+                condition=Q(join_due_at__isnull=False, open__gt=0),
+            )
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run", "step"], name="workflow_fan_outs_run_step_key"),
             models.CheckConstraint(

@@ -8,10 +8,7 @@ from orchestrator.definitions.not_built import NOT_BUILT
 from tests.definitions.helpers import refused, spec, two_steps
 
 NOT_BUILT_EXAMPLES = {
-    "exclusive": ("exclusive: subject\nsteps: [{id: a}]\n", "`exclusive` is not built yet in this version"),
-    "step.approval": (two_steps("approval: {group: e}"), "step 'b': `approval` is not built yet in this version"),
     "step.input": (two_steps("workflow: w", "input: {}"), "step 'b': `input` is not built yet"),
-    "step.join_timeout": (two_steps("fan_out: [1]", "join_timeout: 1m"), "step 'b': `join_timeout` is not built yet"),
     "step.subject_id": (two_steps("workflow: w", "subject_id: x"), "step 'b': `subject_id` is not built yet"),
     "step.workflow": (two_steps("workflow: w"), "step 'b': `workflow` is not built yet"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.core.actor import Actor
-from orchestrator.engine import recover
+from orchestrator.engine import recover, waits
 from orchestrator.engine.db import Connection, put, rows
 from orchestrator.engine.doctor.look import Broken, Scope, ago, find
 from orchestrator.engine.doctor.mend import note
@@ -68,32 +68,52 @@ def _reap(conn: Connection, actor: Actor) -> str | None:
 _WAITS = """
 SELECT s.id, s.step, s.shard, s.waiting_for, s.run_id, extract(epoch FROM now() - s.ready_at)::float8 AS since
 FROM workflow_steps s
-WHERE s.state = 'waiting' AND s.waiting_for IN ('retry', 'timer')
-  AND (s.ready_at IS NULL OR s.ready_at < now() - %(late)s * interval '1 second')
+WHERE s.state = 'waiting'
+  AND ((s.waiting_for IN ('retry', 'timer', 'approval') AND s.ready_at < now() - %(late)s * interval '1 second')
+       OR (s.waiting_for IN ('retry', 'timer') AND s.ready_at IS NULL))
   AND (%(run)s::uuid IS NULL OR s.run_id = %(run)s)
 ORDER BY s.ready_at LIMIT %(limit)s
 """
-_RUNS_DUE = """
+_JOINS = """
 WITH {scope}
-SELECT r.id, r.state, extract(epoch FROM now() - coalesce(r.hold_until, r.available_at))::float8 AS since
-FROM scope r
-WHERE (r.state = 'running' AND r.stop IS NULL AND r.started_at IS NULL
-       AND r.available_at < now() - %(late)s * interval '1 second')
-   OR (r.state = 'compensating' AND r.compensation = 'pending'
-       AND r.hold_until < now() - %(late)s * interval '1 second')
+SELECT f.run_id, f.step, extract(epoch FROM now() - f.join_due_at)::float8 AS since
+FROM scope r JOIN workflow_fan_outs f ON f.run_id = r.id
+WHERE r.state = 'running' AND r.stop IS NULL AND f.open > 0
+  AND f.join_due_at < now() - %(late)s * interval '1 second'
+LIMIT %(limit)s
+"""
+# A run may wait to start: for a time, for other runs to end, for its turn among runs that exclude one another. Who made
+# room for it is not on record, so where a run of the workflow has just ended it is given its moment.
+_RUNS_DUE = """
+WITH {scope}, settled AS (SELECT now() - %(late)s * interval '1 second' AS at)
+SELECT r.id, r.state,
+       extract(epoch FROM now() - coalesce(r.hold_until, r.available_at, w.submitted_at))::float8 AS since
+FROM settled t CROSS JOIN scope r JOIN workflow_runs w ON w.id = r.id
+WHERE (r.state = 'compensating' AND r.compensation = 'pending' AND r.hold_until < t.at)
+   OR (r.state = 'running' AND r.stop IS NULL AND r.started_at IS NULL
+       AND coalesce(r.available_at, w.submitted_at) < t.at
+       AND NOT EXISTS (SELECT 1 FROM workflow_runs a
+                       WHERE a.id = ANY(w.after_runs) AND coalesce(a.finished_at, now()) > t.at)
+       AND NOT EXISTS (SELECT 1 FROM workflow_runs e WHERE e.exclusive_key = w.exclusive_key AND e.id < w.id)
+       AND (w.exclusive_key IS NULL OR NOT EXISTS (
+            SELECT 1 FROM workflow_runs f
+            WHERE f.state IN ('cancelled', 'done', 'failed') AND f.finished_at > t.at AND f.workflow = r.workflow)))
 LIMIT %(limit)s
 """
 
 
 def due(conn: Connection, scope: Scope) -> list[Broken]:
-    """Retries, timers, delayed starts and the ends of holds happen when they are due."""
+    """Retries, timers, approvals and joins that time out, starts that were waited for, and ends of holds happen."""
     found = []
     for row in find(conn, scope, _WAITS):
         since = f"was due {ago(row.since)} ago" if row.since is not None else "has no due time"
         detail = f"{_name(row)} of run {row.run_id} waits for its {row.waiting_for}, which {since}"
         found.append(Broken("due", str(row.id), detail, _wake))
+    for row in find(conn, scope, _JOINS):
+        detail = f"the join of {row.step} was to go on {ago(row.since)} ago with what had completed"
+        found.append(Broken("due", str(row.run_id), detail, _wake))
     for row in find(conn, scope, _RUNS_DUE):
-        what = "delayed start" if row.state == "running" else "end of its hold"
+        what = "start" if row.state == "running" else "end of its hold"
         found.append(Broken("due", str(row.id), f"the run's {what} was due {ago(row.since)} ago", _wake))
     return found
 
@@ -103,8 +123,9 @@ def _wake(conn: Connection, actor: Actor) -> str | None:
     put(conn, "UPDATE workflow_steps SET ready_at = now() WHERE waiting_for IN ('retry', 'timer') AND ready_at IS NULL")
     counts = {
         "retries": recover.wake_due(conn),
-        "timers": recover.fire_timers(conn),
-        "delayed": recover.start_delayed(conn),
+        "timers": waits.fire_due(conn),
+        "joins": waits.expire_joins(conn),
+        "starts": recover.start_delayed(conn),
         "holds": recover.end_holds(conn),
     }
     if not any(counts.values()):

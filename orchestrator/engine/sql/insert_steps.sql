@@ -2,9 +2,10 @@
 -- timer, or that were never reached when the run stopped.
 -- The runs are locked. Index: workflow_steps_run_step_shard_key.
 INSERT INTO workflow_steps (
-    run_id, step, shard, ordinal, kind, state, cause, waiting_for, attempt, max_attempts, generation, queue, item, error,
+    run_id, step, shard, ordinal, kind, state, cause, waiting_for, waiting_name, attempt, max_attempts, generation, queue, item,
+    error,
     topic, lock_name, token, lease_id, worker, ready_at, first_started_at, started_at, finished_at)
-SELECT n.run_id, n.step, n.shard, n.ordinal, n.kind, n.state, n.cause, n.waiting_for, n.attempt, n.max_attempts, 0, n.queue,
+SELECT n.run_id, n.step, n.shard, n.ordinal, n.kind, n.state, n.cause, n.waiting_for, n.waiting_name, n.attempt, n.max_attempts, 0, n.queue,
        n.item::jsonb, n.error::jsonb, n.topic, n.lock_name,
        CASE n.state WHEN 'running' THEN n.token END,
        CASE n.state WHEN 'running' THEN %(lease)s::bigint END,
@@ -16,8 +17,8 @@ SELECT n.run_id, n.step, n.shard, n.ordinal, n.kind, n.state, n.cause, n.waiting
 FROM unnest(
     %(runs)s::uuid[], %(steps)s::text[], %(shards)s::text[], %(ordinals)s::int[], %(kinds)s::text[], %(states)s::text[],
     %(causes)s::text[], %(waits)s::text[], %(attempts)s::int[], %(max_attempts)s::int[], %(queues)s::text[],
-    %(items)s::text[], %(errors)s::text[], %(topics)s::text[], %(locks)s::text[], %(tokens)s::bigint[],
+    %(items)s::text[], %(errors)s::text[], %(topics)s::text[], %(locks)s::text[], %(wait_names)s::text[], %(tokens)s::bigint[],
     %(ready_in)s::float8[]
 ) AS n(run_id, step, shard, ordinal, kind, state, cause, waiting_for, attempt, max_attempts, queue, item, error,
-       topic, lock_name, token, ready_in)
+       topic, lock_name, waiting_name, token, ready_in)
 RETURNING id, run_id, step, shard, ordinal, state, token

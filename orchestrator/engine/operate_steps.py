@@ -1,0 +1,93 @@
+"""What people decide about single steps: approve, reject, skip."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from orchestrator.core.actor import Actor, allows, require
+from orchestrator.core.errors import Conflict, NotAllowed, NotFound
+from orchestrator.core.states import Cause, StepState, WaitingFor
+from orchestrator.engine.claims import End
+from orchestrator.engine.db import Connection, caller_transaction, notify, rows
+from orchestrator.engine.edit import Audit, RunEdit
+from orchestrator.engine.operate_runs import lock_run
+from orchestrator.engine.waits import end_rows
+
+_ROW = """
+SELECT id, run_id, step, shard, kind, state, waiting_for, waiting_name FROM workflow_steps WHERE id = %s
+"""
+
+
+def approve_step(step_id: int, actor: Actor, reason: str) -> None:
+    """Gives an approval that a run waits for. Only its group, or an admin.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such step, neither in the group nor admin, no reason.
+        Conflict: the step does not wait for an approval.
+    """
+    output = json.dumps({"approved_by": actor.name, "reason": reason.strip()}, ensure_ascii=False)
+    _answer(step_id, actor, reason, "approve", End(step_id, StepState.DONE, output=output))
+
+
+def reject_step(step_id: int, actor: Actor, reason: str) -> None:
+    """Refuses an approval: the step has failed, with the reason as its error. Raises as :func:`approve_step`."""
+    message = f"rejected by {actor.name}: {reason.strip()}"
+    error = json.dumps({"type": "Rejected", "message": message}, ensure_ascii=False)
+    _answer(step_id, actor, reason, "reject", End(step_id, StepState.FAILED, Cause.ERROR, error))
+
+
+def _answer(step_id: int, actor: Actor, reason: str, action: str, end: End) -> None:
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        edit, row = _locked(conn, step_id)
+        group = row.waiting_name or ""
+        if group and group not in actor.groups and not allows(actor.role, "admin"):
+            raise NotAllowed(f"{actor.name} is not in the group {group}, which alone may answer this approval")
+        if row.state != StepState.WAITING or row.waiting_for != WaitingFor.APPROVAL or edit.stopping:
+            raise Conflict(f"step {_name(row)} is {row.state}; it does not wait for an approval")
+        _end(conn, edit, row, end, Audit(action, _told(row), json.dumps({"state": end.state}), actor.name, actor.role,
+             reason.strip()), WaitingFor.APPROVAL)  # fmt: skip
+
+
+def skip_step(step_id: int, actor: Actor, reason: str) -> None:
+    """Skips a step or shard that waits or is queued: it counts as skipped and what comes behind it may start.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such step, role below operator, no reason.
+        Conflict: it runs, has ended, or is an undo.
+    """
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        edit, row = _locked(conn, step_id)
+        may = row.kind == "step" and row.state in (StepState.WAITING, StepState.QUEUED, StepState.PENDING)
+        if not may or edit.stopping:
+            raise Conflict(f"step {_name(row)} is {row.state}; only a step that waits or is queued can be skipped")
+        after = json.dumps({"state": StepState.SKIPPED})
+        record = Audit("skip", _told(row), after, actor.name, actor.role, reason.strip())
+        _end(conn, edit, row, End(step_id, StepState.SKIPPED), record, None)
+
+
+def _locked(conn: Connection, step_id: int) -> tuple[RunEdit, Any]:
+    """The edit of the row's locked run, and the row as it is under that lock."""
+    found = rows(conn, _ROW, [step_id])
+    if not found:
+        raise NotFound(f"there is no step {step_id}")
+    run, plan = lock_run(conn, found[0].run_id)
+    return RunEdit.of(run, plan), rows(conn, _ROW, [step_id])[0]
+
+
+def _end(conn: Connection, edit: RunEdit, row: Any, end: End, record: Audit, waits: str | None) -> None:
+    edit.audits.append(record)
+    was = (StepState.WAITING,) if waits else (StepState.WAITING, StepState.QUEUED, StepState.PENDING)
+    if not end_rows(conn, edit, [end], waits, was):
+        raise Conflict(f"step {_name(row)} has just changed; look again")
+    notify(conn)
+
+
+def _name(row: Any) -> str:
+    return f"{row.step} {row.shard}".strip()
+
+
+def _told(row: Any) -> str:
+    return json.dumps({"step": row.step, "shard": row.shard, "state": row.state}, ensure_ascii=False)

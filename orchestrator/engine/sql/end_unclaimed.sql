@@ -1,0 +1,32 @@
+-- Ends rows that no worker holds: a lock refused, a timer or approval that is over, children that have ended, a step
+-- that a person skips. No attempt is spent. Their runs are locked.
+-- Guard: the state they are ended from and, where given, what they wait for.
+-- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key.
+WITH changed AS (
+    UPDATE workflow_steps s
+    SET state = e.state, cause = e.cause, error = coalesce(e.error::jsonb, s.error),
+        output = coalesce(e.output::jsonb, s.output), waiting_for = NULL, waiting_name = NULL,
+        progress = CASE e.state WHEN 'done' THEN 1 ELSE s.progress END, finished_at = clock_timestamp()
+    FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(causes)s::text[], %(errors)s::text[], %(outputs)s::text[])
+         AS e(id, state, cause, error, output)
+    WHERE s.id = e.id AND s.state = ANY(%(was)s::text[])
+      AND (%(waits)s::text IS NULL OR s.waiting_for = %(waits)s::text)
+    RETURNING s.id, s.run_id, s.step, s.shard, s.kind, s.state, s.cause, s.attempt, s.undoes_id, s.undoes_steps,
+              s.error::text AS error_text, s.output::text AS output_text, s.output_ref
+), closed AS (
+    SELECT run_id, step, count(*) AS n, count(*) FILTER (WHERE state = 'done') AS done,
+           count(*) FILTER (WHERE state = 'skipped') AS skipped,
+           count(*) FILTER (WHERE state IN ('failed', 'rejected')) AS failed,
+           count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+    FROM changed WHERE kind = 'step' AND shard <> '' GROUP BY run_id, step
+), counted AS (
+    UPDATE workflow_fan_outs f
+    SET open = f.open - c.n, done = f.done + c.done, skipped = f.skipped + c.skipped, failed = f.failed + c.failed,
+        cancelled = f.cancelled + c.cancelled
+    FROM closed c
+    WHERE f.run_id = c.run_id AND f.step = c.step
+    RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled
+)
+SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled
+FROM changed ch
+LEFT JOIN counted co ON co.run_id = ch.run_id AND co.step = ch.step

@@ -1,0 +1,18 @@
+-- A fan-out whose join has waited long enough: what has not ended is cancelled or, if it never began, skipped. A handler
+-- that still runs has lost its claim, so what it brings later is ignored.
+-- The run is locked. Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
+WITH changed AS (
+    UPDATE workflow_steps s
+    SET state = CASE WHEN s.attempt > 0 THEN 'cancelled' ELSE 'skipped' END, cause = 'timeout',
+        token = NULL, lease_id = NULL, waiting_for = NULL, waiting_name = NULL, finished_at = clock_timestamp()
+    WHERE s.run_id = %(run)s AND s.step = %(step)s AND s.kind = 'step'
+      AND s.state IN ('pending', 'queued', 'waiting', 'running')
+    RETURNING s.state, s.topic, s.lock_name
+), counted AS (
+    UPDATE workflow_fan_outs f
+    SET open = 0,
+        skipped = f.skipped + (SELECT count(*) FROM changed WHERE state = 'skipped'),
+        cancelled = f.cancelled + (SELECT count(*) FROM changed WHERE state = 'cancelled')
+    WHERE f.run_id = %(run)s AND f.step = %(step)s
+)
+SELECT topic, lock_name FROM changed
