@@ -101,8 +101,10 @@ def _replay_undo(conn: Connection, letters: Sequence[Any], actor: Actor, reason:
     edit = RunEdit.of(fresh, plan)
     for letter, spec in zip(letters, specs, strict=True):
         edit.ticket(letter.step, spec.queue)
-        before = json.dumps({"state": row.state, "dead_letter": letter.id, "compensation": row.compensation})
-        after = json.dumps({"state": "compensating", "undo": letter.step, "shard": letter.shard})
+        # The run's state changes once, whatever the number.
+        states = ({"state": row.state}, {"state": "compensating"}) if letter is letters[0] else ({}, {})
+        before = json.dumps({**states[0], "dead_letter": letter.id, "compensation": row.compensation})
+        after = json.dumps({**states[1], "undo": letter.step, "shard": letter.shard})
         edit.audits.append(Audit("replay", before, after, actor.name, actor.role, reason.strip()))
     edit.current_step = letters[-1].step
     transitions.write(conn, [edit], None, {})
