@@ -42,7 +42,8 @@ def check_invariants(run_ids: Iterable[UUID] | None = None, *, at_rest: bool = T
         fan_outs[fan_out.run_id].append(fan_out)
     for run in runs:
         rows = steps[run.pk]
-        found = [*_run(run, rows), *_nodes(run, rows), *_windows(rows, fan_outs[run.pk]), *_history(run, history[run.pk])]
+        found = [*_run(run, rows), *_nodes(run, rows), *_windows(rows, fan_outs[run.pk])]
+        found += _history(run, history[run.pk])
         problems += [f"run {run.workflow} {run.pk}: {text}" for text in found]
         for row in rows:
             problems += [f"run {run.workflow} {run.pk}, {row}: {text}" for text in _row(run, row, attempts[row.pk])]
