@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ninja import NinjaAPI
 
-from dashboard.api import dead_letters, errors, later, limits, runs, steps
+from dashboard.api import bulk, dead_letters, errors, limits, runs, steps
 from dashboard.api.body import StrictParser
 
 api = NinjaAPI(
@@ -18,7 +18,7 @@ api = NinjaAPI(
 )
 errors.install(api)
 # Calls on many runs come before those on one, whose path would take "retry" for an id.
-api.add_router("", later.router)
+api.add_router("", bulk.router)
 api.add_router("", runs.router)
 api.add_router("", steps.router)
 api.add_router("", dead_letters.router)

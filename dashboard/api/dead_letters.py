@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
-
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from dashboard.api.answers import DeadLetterItem, DeadLetterPage, Error, answer
 from dashboard.api.auth import OPERATOR, VIEWER, actor_of
 from dashboard.api.params import DEAD_LETTER_FILTERS, LIST, number, only
 from dashboard.api.schemas import Why
+from dashboard.queries import bulk_filters
 from dashboard.queries.run_filters import parse_limit
-from orchestrator.core.errors import Invalid
-from orchestrator.core.states import Cause, DeadLetterState
 from orchestrator.engine import find_dead_letters, operate
 
 router = Router(tags=["dead letters"])
@@ -24,9 +20,9 @@ EXTRA = {"parameters": DEAD_LETTER_FILTERS + LIST}
 @router.get("/dead-letters", auth=VIEWER, response={200: DeadLetterPage, 422: Error}, openapi_extra=EXTRA)
 def list_dead_letters(request: HttpRequest) -> HttpResponse:
     """Permanent failures, latest first; the open ones unless `state` says otherwise."""
-    only(request.GET, "state", "workflow", "step", "cause", "run", "fingerprint", "cursor", "limit")
+    only(request.GET, *bulk_filters.LETTER_NAMES, "cursor", "limit")
     limit = parse_limit(request.GET.get("limit"))
-    page = find_dead_letters.page(_filters(request.GET), request.GET.get("cursor"), limit)
+    page = find_dead_letters.page(bulk_filters.letters(request.GET.dict()), request.GET.get("cursor"), limit)
     return answer({"items": [find_dead_letters.item(row) for row in page.items], "next_cursor": page.next_cursor})
 
 
@@ -58,24 +54,3 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: str, body: Why) ->
 
 def _letter(dead_letter_id: int) -> HttpResponse:
     return answer(find_dead_letters.item(find_dead_letters.get(dead_letter_id)))
-
-
-def _filters(params: QueryDict) -> find_dead_letters.DeadLetterFilters:
-    text = {name: str(value) for name, value in params.items() if value}
-    given: dict[str, Any] = {name: text[name] for name in ("workflow", "step", "fingerprint") if name in text}
-    state = text.get("state", DeadLetterState.OPEN)
-    given["state"] = None if state == "any" else _word("state", state, ["any", *DeadLetterState])
-    if "cause" in text:
-        given["cause"] = _word("cause", text["cause"], list(Cause))
-    if "run" in text:
-        try:
-            given["run"] = uuid.UUID(text["run"])
-        except ValueError:
-            raise Invalid(f"run {text['run'][:100]!r} is not the id of a run", field="run") from None
-    return find_dead_letters.DeadLetterFilters(**given)
-
-
-def _word(name: str, text: str, known: list[str]) -> str:
-    if text not in known:
-        raise Invalid(f"{name} {text[:100]!r} is unknown; it is one of {', '.join(known)}", field=name)
-    return text

@@ -1,0 +1,78 @@
+"""What a bulk call or page is asked to act on: criteria by name, read as the lists read them; never none at all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+from dashboard.queries import run_filters
+from orchestrator.core.bulk import BulkVerb
+from orchestrator.core.errors import Invalid
+from orchestrator.core.states import Cause, DeadLetterState
+from orchestrator.engine.bulk import Filters
+from orchestrator.engine.find_dead_letters import DeadLetterFilters
+
+LETTER_NAMES = ("state", "workflow", "step", "cause", "run", "fingerprint")
+
+
+def names(verb: BulkVerb) -> tuple[str, ...]:
+    """The criteria that there are for it: those of the list."""
+    return run_filters.NAMES if verb.of_runs else LETTER_NAMES
+
+
+def parse(verb: BulkVerb, given: Mapping[str, Iterable[str]]) -> Filters:
+    """The filter. Empty values count as not given; other names than :func:`names` are refused.
+
+    Raises:
+        Invalid: a value that cannot be read, an unknown name, or no criterion at all.
+    """
+    asked = {name: [text for text in values if text != ""] for name, values in given.items()}
+    for name in asked:
+        if name not in names(verb):
+            raise Invalid(
+                f"{name[:100]!r} is no filter of {verb.objects()}; there are {', '.join(names(verb))}", field="filter"
+            )
+    asked = {name: values for name, values in asked.items() if values}
+    if not asked:
+        raise Invalid(f"say which {verb.objects()}: an empty filter would mean all of them", field="filter")
+    return run_filters.parse(asked) if verb.of_runs else letters({k: _one(k, v) for k, v in asked.items()})
+
+
+def letters(given: Mapping[str, str]) -> DeadLetterFilters:
+    """A filter of dead letters; the open ones unless ``state`` says otherwise (``any``: all).
+
+    Raises:
+        Invalid: for a value that cannot be read.
+    """
+    text = {name: value for name, value in given.items() if name in LETTER_NAMES and value}
+    state = _word("state", text.get("state", DeadLetterState.OPEN), ["any", *DeadLetterState])
+    for name in ("workflow", "step", "fingerprint"):
+        if "\x00" in text.get(name, ""):
+            raise Invalid(f"{name} holds a NUL character", field=name)
+    return DeadLetterFilters(
+        state=None if state == "any" else state,
+        workflow=text.get("workflow"),
+        step=text.get("step"),
+        fingerprint=text.get("fingerprint"),
+        cause=_word("cause", text["cause"], list(Cause)) if "cause" in text else None,
+        run=_run(text["run"]) if "run" in text else None,
+    )
+
+
+def _run(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise Invalid(f"run {text[:100]!r} is not the id of a run", field="run") from None
+
+
+def _one(name: str, values: list[str]) -> str:
+    if len(values) > 1:
+        raise Invalid(f"{name} is given {len(values)} times; give it once", field=name)
+    return values[0]
+
+
+def _word(name: str, text: str, known: list[str]) -> str:
+    if text not in known:
+        raise Invalid(f"{name} {text[:100]!r} is unknown; it is one of {', '.join(known)}", field=name)
+    return text
