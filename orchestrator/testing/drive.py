@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
+
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict
 from orchestrator.core.states import RUN_TERMINAL, Kind
@@ -144,8 +146,12 @@ class Driver:
     def _repeat(self, live: _Live) -> None:
         """Delivers the completion again, and the ticket of its step."""
         if live.closures:
-            with _quiet():
-                close_attempts(self._conn, live.closures)
+            try:
+                with _quiet():
+                    close_attempts(self._conn, live.closures)
+            except psycopg.errors.IntegrityError as broken:
+                text = str(broken).splitlines()[0]
+                live.outcome.problems.append(f"delivering the completion again broke the record: {text}")
             self._push_ticket(live)
 
     def _push_ticket(self, live: _Live) -> None:
