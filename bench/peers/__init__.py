@@ -1,1 +1,1 @@
-"""One script for each system under measurement; ``common`` is what they share. See ``docs/benchmarks.md``."""
+"""One script for each system under measurement; all share ``common`` and ``driver``. See ``docs/benchmarks.md``."""

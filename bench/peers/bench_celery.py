@@ -9,6 +9,7 @@ import os
 import sys
 
 import common
+import driver
 
 a = common.cli(["best", "default", "prefork", "threads", "acks_late", "acks_late_pf16"], "best")
 os.environ["BENCH_CONFIG"] = a.config
@@ -62,7 +63,7 @@ def wait(h):
     h.get(timeout=20)
 
 
-peer = common.Peer("celery", celery.__version__, submit, wait=wait if a.workload == "W4" else None, redis_cli=r,
+peer = driver.Peer("celery", celery.__version__, submit, wait=wait if a.workload == "W4" else None, redis_cli=r,
                    notes=f"pool={pool}; broker redis, no persistence")  # fmt: skip
-common.drive(peer, a, marks, w)
-common.leave(marks, w)
+driver.drive(peer, a, marks, w)
+driver.leave(marks, w)

@@ -14,6 +14,7 @@ import time
 from importlib.metadata import version
 
 import common
+import driver
 
 a = common.cli(["best", "default", "queue", "steps"], "best")
 poll = "1.0" if a.config == "default" else os.environ.get("BENCH_POLL", "0.05")
@@ -51,8 +52,8 @@ def wait(h):
     h.get_result(polling_interval_sec=0.005)
 
 
-peer = common.Peer("dbos", version("dbos"), submit, wait=wait if a.workload == "W4" else None,
+peer = driver.Peer("dbos", version("dbos"), submit, wait=wait if a.workload == "W4" else None,
                    notes=f"queue poll {poll} s, concurrency {a.concurrency if a.concurrency > 1 else 'unlimited'}"
                          " per process")  # fmt: skip
-common.drive(peer, a, marks, w)
-common.leave(marks, w)
+driver.drive(peer, a, marks, w)
+driver.leave(marks, w)

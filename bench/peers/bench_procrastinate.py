@@ -7,6 +7,7 @@ import time
 from importlib.metadata import version
 
 import common
+import driver
 
 a = common.cli(["raw", "fanin"], "fanin")
 marks = common.Marks()
@@ -57,6 +58,6 @@ def submit(kind, rid):
 
 
 more = "no fan-in, submit includes the wait" if a.config == "raw" else "counter-row fan-in"
-peer = common.Peer("procrastinate", version("procrastinate"), submit, notes=f"successful jobs deleted; {more}")
-common.drive(peer, a, marks, w)
-common.leave(marks, w)
+peer = driver.Peer("procrastinate", version("procrastinate"), submit, notes=f"successful jobs deleted; {more}")
+driver.drive(peer, a, marks, w)
+driver.leave(marks, w)

@@ -12,6 +12,7 @@ import sys
 from importlib.metadata import version
 
 import common
+import driver
 import redis
 import rq_tasks as t
 from rq import Queue
@@ -45,5 +46,5 @@ def submit(kind, rid):
     return q.enqueue(t.last, rid, depends_on=th)
 
 
-common.drive(common.Peer("rq", version("rq"), submit, redis_cli=c, notes="redis, no persistence"), a, marks, w)
-common.leave(marks, w)
+driver.drive(driver.Peer("rq", version("rq"), submit, redis_cli=c, notes="redis, no persistence"), a, marks, w)
+driver.leave(marks, w)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import common
+import driver
 
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
@@ -82,9 +83,9 @@ def submit_many(kind: str, ids: list[str]) -> None:
         start_many([request(kind, rid) for rid in ids[i : i + BULK]])
 
 
-peer = common.Peer(
+peer = driver.Peer(
     "switchyard", "", submit, submit_many=submit_many if a.config == "many" else None, redis_cli=client,
     notes="postgresql, synchronous commit on submit and at a run's end; tickets in valkey", warm_timeout=60,
 )  # fmt: skip
-common.drive(peer, a, marks, w)
-common.leave(marks, w)
+driver.drive(peer, a, marks, w)
+driver.leave(marks, w)
