@@ -417,3 +417,61 @@ def test_several_at_once_in_one_run(ward):
     ward.mend("claims", "pending", "fan_outs", "node_states", "dead_end")
     run.refresh_from_db()
     assert (run.state, run.pending, run.node_states) == ("running", 2, "dadppp")
+
+
+def test_due_start_after_another_run(ward):
+    """It waits for a run that lives; when that has ended a while ago, its start is due."""
+    first = ward.admit("retrying")
+    later = ward.admit("delayed")
+    ward.sql("UPDATE workflow_runs SET available_at = NULL, after_runs = ARRAY[%s]::uuid[], "
+             "submitted_at = now() - interval '1 hour' WHERE id = %s", first.pk, later.pk)  # fmt: skip
+    assert ward.look() == []
+    done = ward.admit("done")
+    ward.sql("UPDATE workflow_runs SET after_runs = ARRAY[%s]::uuid[] WHERE id = %s", done.pk, later.pk)
+    assert ward.look() == [("due", str(later.pk))]
+    ward.sql("UPDATE workflow_runs SET finished_at = now() WHERE id = %s", done.pk)
+    assert ward.look() == [], "a moment is given"
+    ward.sql("UPDATE workflow_runs SET finished_at = now() - interval '1 hour' WHERE id = %s", done.pk)
+    ward.mend("due")
+    later.refresh_from_db()
+    assert later.started_at is not None
+
+
+def test_due_start_of_an_exclusive_run(ward):
+    holder, later = ward.admit("retrying"), ward.admit("delayed")
+    ward.sql("UPDATE workflow_runs SET exclusive_key = 'k', submitted_at = now() - interval '1 hour'")
+    ward.sql("UPDATE workflow_runs SET available_at = NULL WHERE id = %s", later.pk)
+    assert holder.pk > later.pk or ward.look() == []
+    ward.sql("UPDATE workflow_runs SET exclusive_key = NULL WHERE id = %s", holder.pk)
+    assert ward.look() == [("due", str(later.pk))]
+
+
+def test_due_approval(ward):
+    run = ward.admit("approving")
+    row = Step.objects.get(run=run, waiting_for="approval")
+    ward.sql("UPDATE workflow_steps SET ready_at = NULL WHERE id = %s", row.pk)
+    assert ward.look() == [], "an approval may wait for ever"
+    ward.sql("UPDATE workflow_steps SET ready_at = now() - interval '1 hour' WHERE id = %s", row.pk)
+    assert ward.look() == [("due", str(row.pk))]
+    ward.mend("due")
+    assert Run.objects.get(pk=run.pk).stop == "failure"
+
+
+def test_due_join(ward):
+    run = ward.admit("retrying")
+    ward.sql("UPDATE workflow_fan_outs SET join_due_at = now() - interval '1 hour'")
+    assert ward.look() == [("due", str(run.pk))]
+    ward.mend("due")
+    run.refresh_from_db()
+    assert run.node_states == "dddapp"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("queue", "media-heavy"), ("workflow", "video-upload")])
+def test_what_is_paused_has_no_ticket(ward, kind, name):
+    run = ward.admit("mid_fan_out")
+    redis_connection().delete("rq:queue:media-heavy")
+    ward.sql("INSERT INTO workflow_pauses (kind, name, reason, actor, until) "
+             "VALUES (%s, %s, 'x', 'x', now() + interval '1 hour')", kind, name)  # fmt: skip
+    assert ward.look() == []
+    ward.sql("UPDATE workflow_pauses SET until = now() - interval '1 minute'")
+    assert ward.look() == [("tickets", str(run.pk))]

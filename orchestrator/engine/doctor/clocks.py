@@ -90,7 +90,7 @@ SELECT r.id, r.state,
        extract(epoch FROM now() - coalesce(r.hold_until, r.available_at, w.submitted_at))::float8 AS since
 FROM settled t CROSS JOIN scope r JOIN workflow_runs w ON w.id = r.id
 WHERE (r.state = 'compensating' AND r.compensation = 'pending' AND r.hold_until < t.at)
-   OR (r.state = 'running' AND r.stop IS NULL AND r.started_at IS NULL
+   OR (r.state = 'running' AND r.stop IS NULL AND r.started_at IS NULL AND r.pending = 0
        AND coalesce(r.available_at, w.submitted_at) < t.at
        AND NOT EXISTS (SELECT 1 FROM workflow_runs a
                        WHERE a.id = ANY(w.after_runs) AND coalesce(a.finished_at, now()) > t.at)
