@@ -26,6 +26,7 @@ const marks = path.join(dir, 'marks'), logf = path.join(dir, 'log');
 fs.writeFileSync(marks, '');
 const log = fs.openSync(logf, 'a');
 const procs = [];
+process.on('exit', () => { procs.forEach((p) => p.kill('SIGKILL')); fs.rmSync(dir, { recursive: true, force: true }); });
 for (let i = 0; i < a.workers; i++) {
   procs.push(spawn(process.execPath, ['bullmq_worker.mjs', String(a.concurrency)], { cwd: process.env.BENCH_NODE_DIR ?? here,
     stdio: ['ignore', log, log], env: { ...process.env, BENCH_MARKS: marks, BENCH_KEEP: a.config === 'keep' ? '1' : '0' } }));

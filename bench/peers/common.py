@@ -11,6 +11,7 @@ returned, where the peer has one.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import signal
 import subprocess
@@ -88,6 +89,7 @@ class Marks:
         os.close(fd)
         os.chmod(self.path, 0o666)
         os.environ["BENCH_MARKS"] = self.path
+        atexit.register(self.close)
         self.pos = 0
         self.seen: dict[str, float] = {}
         self.dups = 0
@@ -124,7 +126,7 @@ class Marks:
 
     def close(self) -> None:
         """Deletes the file."""
-        os.unlink(self.path)
+        Path(self.path).unlink(missing_ok=True)
 
 
 class Workers:
@@ -132,7 +134,8 @@ class Workers:
 
     def __init__(self) -> None:
         self.procs: list[subprocess.Popen[bytes]] = []
-        # A driver ended from outside must not leave workers behind.
+        # A driver that is ended from outside or fails must not leave workers behind.
+        atexit.register(self.stop)
         signal.signal(signal.SIGTERM, lambda *_: (self.stop(), os._exit(124)))
         self.log = tempfile.NamedTemporaryFile(prefix="bench-log-", delete=False)  # noqa: SIM115
 
@@ -187,7 +190,7 @@ class Workers:
         return Path(self.log.name).read_text(errors="replace")[-size:]
 
     def stop(self) -> None:
-        """Asks them to end and kills those that do not within five seconds."""
+        """Asks them to end and kills those that do not within five seconds. A second call does nothing."""
         for p in self.procs:
             if p.poll() is None:
                 p.send_signal(signal.SIGTERM)
@@ -198,4 +201,4 @@ class Workers:
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()
         self.log.close()
-        os.unlink(self.log.name)
+        Path(self.log.name).unlink(missing_ok=True)
