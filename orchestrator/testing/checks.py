@@ -23,7 +23,7 @@ def problems_of(outcome: Outcome, baseline: Outcome, plan: Plan) -> list[str]:
         *_end(outcome, baseline),
         *_struck(outcome),
         *invariants.broken(outcome.run, outcome.rows),
-        *_calls(outcome, baseline),
+        *_calls(outcome, baseline, plan),
         *_joins(outcome, plan),
         *_undo(outcome, plan),
     ]
@@ -67,7 +67,7 @@ def _struck(outcome: Outcome) -> Iterator[str]:
             yield f"nothing was injected into {fault.step} {fault.shard}".strip() + f": {what} in this run"
 
 
-def _calls(outcome: Outcome, baseline: Outcome) -> Iterator[str]:
+def _calls(outcome: Outcome, baseline: Outcome, plan: Plan) -> Iterator[str]:
     """How often handlers were called, and how often they called out."""
     usual, found = _counted(baseline), _counted(outcome)
     again = {_row(f) for f in outcome.case.faults if f.what in _AGAIN}
@@ -77,7 +77,8 @@ def _calls(outcome: Outcome, baseline: Outcome) -> Iterator[str]:
         for attempt, times in calls.starts.items():
             if times > 1:
                 yield f"attempt {attempt} of {row} was run {times} times"
-        if sorted(calls.starts) != list(range(1, row.attempt + 1)):
+        handled = row.kind == Kind.COMPENSATION or plan.by_id[row.step].spec.does == "handler"
+        if handled and sorted(calls.starts) != list(range(1, row.attempt + 1)):
             yield f"{row} is at attempt {row.attempt}; its handler was called for {sorted(calls.starts)}"
         called, most = calls.starts.total(), max(once.starts.total(), 1) + (key in again)
         if called > most:

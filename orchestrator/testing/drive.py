@@ -1,7 +1,7 @@
 """Drives the runs of a fault matrix: submits them, cancels and repeats as their cases ask, and waits for their end.
 
 Waits that the matrix itself causes are cut short: the backoff after an injected failure, and timers and holds of the
-definition. Waits that a handler asks for by ``Retry(after=…)`` are kept.
+definition; approvals are given. Waits that a handler asks for by ``Retry(after=…)`` are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from orchestrator.core.errors import Conflict
 from orchestrator.core.states import RUN_TERMINAL, Kind
 from orchestrator.engine.claims import Closure
 from orchestrator.engine.db import Connection, connect, put, rows
-from orchestrator.engine.operate import cancel_run
+from orchestrator.engine.operate import approve_step, cancel_run
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.submit import submit_many
@@ -33,7 +33,7 @@ from orchestrator.testing.outcome import Case, Outcome
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.tickets import TicketRef, publish
 
-ACTOR = Actor("fault-matrix", "operator")
+ACTOR = Actor("fault-matrix", "admin")
 _TICK = 0.04
 _LOOK = 0.25
 
@@ -72,7 +72,7 @@ class Driver:
     def prepare(self, cases: Iterable[Case]) -> None:
         """Writes the plan for worker processes; they read it again by themselves."""
         self._known.update({case.id: case.faults for case in cases})
-        faults.write_plan(self._crew.plan, self._folder / "ledger.jsonl", self._folder, dict(self._known))
+        faults.write_plan(self._crew.plan, self._plan.definition_id, dict(self._known))
 
     def run(self, cases: list[Case], seconds: float) -> list[Outcome]:
         """Runs them all; those that have no end within ``seconds`` of their submission are left open and say so."""
@@ -143,6 +143,10 @@ class Driver:
             if compensating:
                 live.outcome.problems.append("a cancel of a run that compensates was accepted")
 
+    def _approve(self, row_id: int) -> None:
+        with suppress(Conflict):  # stopped meanwhile
+            approve_step(row_id, ACTOR, "the fault matrix approves what comes")
+
     def _repeat(self, live: _Live) -> None:
         """Delivers the completion again, and the ticket of its step."""
         if live.closures:
@@ -178,23 +182,23 @@ class Driver:
         return ended
 
     def _cut_waits(self) -> None:
-        """Moves to now what a run waits for because of its case, and timers and holds of the definition."""
+        """Ends what a run waits for because of its case, and timers, holds and approvals of the definition."""
         ids = [live.outcome.run_id for live in self._live.values()]
         waiting = """
             SELECT id, run_id, step, waiting_for, kind, shard, attempt FROM workflow_steps
-            WHERE run_id = ANY(%s) AND waiting_for IN ('retry', 'timer') AND ready_at > now()"""
+            WHERE run_id = ANY(%s) AND (waiting_for IN ('approval', 'children')
+                                        OR waiting_for IN ('retry', 'timer') AND ready_at > now())"""
         due = []
         for row in rows(self._conn, waiting, [ids]):
             live = self._live[str(row.run_id)]
             target = live.outcome.case.target
-            if row.waiting_for == "timer":
-                if target and target.what == faults.CANCEL_WAITING and target.step == row.step:
-                    if not live.cancelled:
-                        live.cancelled = True
-                        self._cancel(live, compensating=False)
-                else:
-                    due.append(row.id)
-            elif any(f.strikes(row.kind, row.step, row.shard, row.attempt) for f in live.outcome.case.faults):
+            if target and target.what == faults.CANCEL_WAITING and target.step == row.step:
+                if not live.cancelled:
+                    live.cancelled = True
+                    self._cancel(live, compensating=False)
+            elif row.waiting_for == "approval":
+                self._approve(row.id)
+            elif row.waiting_for == "timer" or (row.waiting_for == "retry" and _is_injected(live, row)):
                 due.append(row.id)
         if due:
             put(self._conn, "UPDATE workflow_steps SET ready_at = now() WHERE id = ANY(%s) AND ready_at > now()", [due])
@@ -204,6 +208,11 @@ class Driver:
         """Lets tickets that were pushed once more be popped and found spent."""
         time.sleep(0.6)
         self._reader.fresh()
+
+
+def _is_injected(live: _Live, row: Any) -> bool:
+    """Whether it was the matrix that made the last attempt of a row fail."""
+    return any(f.strikes(row.kind, row.step, row.shard, row.attempt) for f in live.outcome.case.faults)
 
 
 def _is_repeated(target: faults.Fault | None, entry: Entry) -> bool:

@@ -1,7 +1,7 @@
 """What is to go wrong in which run: the vocabulary that the driver of a matrix and its worker processes share.
 
-The plan is a JSON file, ``{"ledger": path, "folder": path, "cases": {case id: [fault, …]}}``; a run belongs to the case
-named by its label ``fault_matrix``.
+The plan is a JSON file, ``{"definition": id, "ledger": path, "folder": path, "cases": {case id: [fault, …]}}``; a run
+of that definition belongs to the case named by its label ``fault_matrix``.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class Fault:
         return (self.kind, self.step, self.shard) == (kind, step, shard) and (attempt == 1 or self.what == FAIL)
 
 
-def write_plan(path: Path, ledger: Path, folder: Path, cases: dict[str, Iterable[Fault]]) -> None:
-    """Replaces the plan as one act: a worker reads the old one or the new one."""
+def write_plan(path: Path, definition: int, cases: dict[str, Iterable[Fault]]) -> None:
+    """Replaces the plan as one act: a worker reads the old one or the new one. Ledger and gates lie beside it."""
+    folder = path.parent
     plan = {
-        "ledger": str(ledger),
+        "definition": definition,
+        "ledger": str(folder / "ledger.jsonl"),
         "folder": str(folder),
         "cases": {case: [asdict(fault) for fault in faults] for case, faults in cases.items()},
     }
@@ -61,6 +63,7 @@ class PlanFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._stamp: tuple[int, int] | None = None
+        self.definition = 0
         self.ledger = Path()
         self.folder = Path()
         self._cases: dict[str, list[Fault]] = {}
@@ -76,6 +79,7 @@ class PlanFile:
         stamp = (found.st_mtime_ns, found.st_ino)
         if stamp != self._stamp:
             plan: dict[str, Any] = json.loads(Path(self._path).read_text())
+            self.definition = int(plan["definition"])
             self.ledger, self.folder = Path(plan["ledger"]), Path(plan["folder"])
             self._cases = {case: [Fault(**fault) for fault in faults] for case, faults in plan["cases"].items()}
             self._stamp = stamp

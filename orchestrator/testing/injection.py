@@ -64,10 +64,10 @@ class Injection:
 
     def call(self, handler: Callable[[Any], Any], ctx: StepContext, work: Work) -> Any:
         """Calls the handler, or what the plan puts in its place."""
-        case = _case(work)
+        self._plan.read()
+        case = self._case(work)
         if case is None:
             return handler(ctx)
-        self._plan.read()
         attempt = _Attempt(self._plan, case, work)
         attempt.write("start")
         attempt.before()
@@ -85,7 +85,7 @@ class Injection:
 
     def ended(self, work: Work, closure: Closure, connect: Callable[[], Connection]) -> None:
         """The attempt has ended and nothing of it is recorded yet."""
-        case = _case(work)
+        case = self._case(work)
         if case is None:
             return
         attempt = _Attempt(self._plan, case, work)
@@ -96,13 +96,12 @@ class Injection:
         if attempt.has(faults.DUPLICATE_FIRST):
             close_attempts(connect(), [closure])
 
-
-def _case(work: Work) -> str | None:
-    """The case that a run belongs to; None for a run of nobody's."""
-    if faults.LABEL not in work.labels_text:
-        return None
-    case = json.loads(work.labels_text).get(faults.LABEL)
-    return case if isinstance(case, str) else None
+    def _case(self, work: Work) -> str | None:
+        """The case that a run belongs to; None for others, such as its child runs."""
+        if work.plan.definition_id != self._plan.definition or faults.LABEL not in work.labels_text:
+            return None
+        case = json.loads(work.labels_text).get(faults.LABEL)
+        return case if isinstance(case, str) else None
 
 
 class _Attempt:

@@ -17,10 +17,11 @@ from django.utils import timezone
 
 from orchestrator.core.errors import Conflict, Invalid
 from orchestrator.definitions.publish import publish
+from orchestrator.definitions.spec import WorkflowSpec
 from orchestrator.engine.artifacts import delete_prefix
 from orchestrator.engine.db import caller_connection
 from orchestrator.engine.plans import Plan, latest_definition, load_plan
-from orchestrator.models import Beat, Lease
+from orchestrator.models import Beat, Definition, Lease
 from orchestrator.testing.cases import BASELINE, Maker
 from orchestrator.testing.checks import problems_of
 from orchestrator.testing.crew import Crew
@@ -122,10 +123,10 @@ def run_matrix(
     folder = Path(tempfile.mkdtemp(prefix="fault-matrix-"))
     count = processes or max(2, min(6, 2 * (os.cpu_count() or 1)))
     file = folder / "plan.json"
-    write_plan(file, folder / "ledger.jsonl", folder, {})
+    write_plan(file, plan.definition_id, {})
     matrix = Matrix(plan.workflow, plan.version, folder=folder if keep else None)
     try:
-        with Crew(file, folder, _queues(plan), names, count) as crew:
+        with Crew(file, folder, _queues(), names, count) as crew:
             at_once = 1 if plan.spec.exclusive and plan.spec.exclusive.by == "workflow" else 3 * count
             driver = Driver(plan, crew, folder, subject, dict(input or {}), at_once, say)
             try:
@@ -191,8 +192,13 @@ def _plan(workflow: str, packages: Sequence[str]) -> Plan:
     return load_plan(conn, latest_definition(conn, workflow, None))
 
 
-def _queues(plan: Plan) -> list[str]:
-    return sorted({s.spec.queue for s in plan.nodes} | {c.queue for c in plan.compensations.values()})
+def _queues() -> list[str]:
+    """Every queue that a published step or compensation uses: handlers may start runs of other workflows."""
+    queues: set[str] = set()
+    for stored in Definition.objects.values_list("spec", flat=True):
+        spec = WorkflowSpec.model_validate(stored)
+        queues |= {step.queue for step in spec.steps} | {undo.queue for undo in spec.compensations()}
+    return sorted(queues)
 
 
 def _nobody_else(patience: float = 6.0) -> None:

@@ -84,7 +84,7 @@ def test_a_diamond_with_a_dynamic_fan_out_a_timer_and_an_undo(live: Live, world:
     assert {(c["step"], c["shard"]) for c in matrix.as_json()["cases"] if c["step"] == "rooms"} == {
         ("rooms", "a"), ("rooms", "c"), ("rooms", "d"),
     }  # fmt: skip
-    assert len(matrix.outcomes) == 94
+    assert len(matrix.outcomes) == 95
 
 
 def test_a_handler_that_charges_twice_is_reported(live: Live, world: World) -> None:
