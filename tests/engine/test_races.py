@@ -16,7 +16,7 @@ from django.db import connection, connections, transaction
 from orchestrator.core.errors import Conflict
 from orchestrator.core.metric_names import DUPLICATE_COMPLETIONS
 from orchestrator.core.states import StepState
-from orchestrator.engine import leases, recover, rollup, transitions
+from orchestrator.engine import leases, recover, rollup, transitions, waits
 from orchestrator.engine.db import Connection, connect
 from orchestrator.engine.operate import cancel_run, retry_run
 from orchestrator.engine.settle import close_attempts
@@ -400,7 +400,7 @@ def test_several_sweepers_do_everything_once(kit):
 
     def sweep() -> None:
         conn = connect("sweeper")
-        for duty in (recover.enforce_deadlines, recover.reap_lost, recover.wake_due, recover.fire_timers):
+        for duty in (recover.enforce_deadlines, recover.reap_lost, recover.wake_due, waits.fire_due):
             duty(conn)
         conn.close()
 
@@ -419,7 +419,7 @@ def test_timers_fire_once(kit):
 
     def fire() -> int:
         conn = connect("sweeper")
-        fired = recover.fire_timers(conn)
+        fired = waits.fire_due(conn)
         conn.close()
         return fired
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from orchestrator.engine import recover
+from orchestrator.engine import recover, waits
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.engine.transitions import Holder
 from orchestrator.transport.batch import Batch
@@ -55,7 +55,9 @@ class Inline:
     def step(self) -> bool:
         """Takes one ticket of each on hand to its end; False when there was none."""
         recover.wake_due(self.conn)
-        recover.fire_timers(self.conn)
+        waits.fire_due(self.conn)
+        waits.expire_joins(self.conn)
+        recover.end_holds(self.conn)
         recover.start_delayed(self.conn)
         waiting = self.tickets()
         if not waiting:
