@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.core.bulk import BulkState, ItemState, Outcome
 from orchestrator.core.states import Cause, DeadLetterState, RunState, StepState, Undo, WaitingFor
 
 
@@ -90,7 +91,23 @@ MARK: dict[str, Look] = {
     "paused": Look("Paused", "s-wait", "late"),
 }
 
-TABLES = {"run": RUN, "step": STEP, "waiting": WAITING, "dead_letter": DEAD_LETTER, "undo": UNDO, "mark": MARK}
+#: Bulk operations, and what became of each of their set.
+BULK: dict[str, Look] = {
+    BulkState.RUNNING: Look("Running", "s-run", "run"),
+    BulkState.PAUSED: Look("Paused", "s-wait", "late"),
+    BulkState.STOPPED: Look("Stopped", "s-stop", "idle"),
+    BulkState.DONE: Look("Done", "s-ok", "ok"),
+}
+BULK_ITEM: dict[str, Look] = {
+    ItemState.PENDING: Look("To do", "s-idle", "idle"),
+    ItemState.DONE: Look("Done", "s-ok", "ok"),
+    ItemState.SKIPPED: Look("Skipped", "s-stop", "idle"),
+    ItemState.FAILED: Look("Not done", "s-fail", "fail"),
+    Outcome.FAILED_AGAIN: Look("Failed again", "s-fail", "fail"),
+}
+
+TABLES = {"run": RUN, "step": STEP, "waiting": WAITING, "dead_letter": DEAD_LETTER, "undo": UNDO, "mark": MARK,
+          "bulk": BULK, "bulk_item": BULK_ITEM}  # fmt: skip
 
 CAUSE: dict[str, str] = {
     Cause.ERROR: "an error",

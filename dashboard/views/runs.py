@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from dashboard.access import require_role
+from dashboard.access import may, require_role
 from dashboard.queries import overdue as late
 from dashboard.queries import run_filters
+from dashboard.queries.bulk import link_to_all
 from dashboard.queries.runs import listing, workflow_names
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
@@ -20,7 +21,8 @@ _MORE = ("cause", "version", "label", "step", "step_state", "waiting_longer_than
 @require_role("viewer")
 def runs(request: HttpRequest) -> HttpResponse:
     """Runs by any filter, newest first. The address holds all of it."""
-    tag = version_tag(request.get_full_path())
+    may_act = may(request.user, "operator")
+    tag = version_tag(request.get_full_path(), may_act)
     if (same := not_modified(request, tag)) is not None:
         return same
     found = listing(request.GET)
@@ -32,6 +34,8 @@ def runs(request: HttpRequest) -> HttpResponse:
         "workflows": workflow_names(),
         "given": {name: request.GET.get(name, "") for name in run_filters.NAMES},
         "chips": [(name, value) for name in run_filters.NAMES for value in request.GET.getlist(name) if value],
+        "may_act": may_act,
+        "all_query": link_to_all(found.filters),
         "more_open": any(request.GET.get(name) for name in _MORE),
     }
     return live_page(request, "runs/index.html", context, tag=tag, live=not found.filters.q)

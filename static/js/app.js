@@ -6,7 +6,7 @@
   const $ = (s, r = document) => r.querySelector(s), $$ = (s, r = document) => [...r.querySelectorAll(s)];
 
   // Controls that only work with JavaScript are hidden in the markup and shown here.
-  const reveal = r => $$("[data-theme-toggle][hidden],[data-open][hidden],[data-close][hidden],[data-copy][hidden]", r)
+  const reveal = r => $$("[data-theme-toggle][hidden],[data-open][hidden],[data-close][hidden],[data-copy][hidden],[data-tick-all][hidden]", r)
     .forEach(b => { b.hidden = false; });
 
   // Theme: the server writes data-theme from the cookie, so there is no flash.
@@ -26,6 +26,13 @@
     const copy = e.target.closest("[data-copy]");
     if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => say("Copied"));
     $$("details.confirm[open],details.menu[open]").forEach(d => { if (!d.contains(e.target)) d.open = false; });
+  });
+
+  // Ticks of a list: all of the page at once, and how many there are.
+  document.addEventListener("change", e => {
+    const boxes = () => $$("input[name=id][form=bulk]"), out = $("[data-ticked]");
+    if (e.target.matches("[data-tick-all]")) boxes().forEach(b => { b.checked = e.target.checked; });
+    if (out) { const n = boxes().filter(b => b.checked).length; out.hidden = !n; out.textContent = ` (${n})`; }
   });
 
   // Selects marked so send their form at once; without JavaScript the form's button does.
@@ -72,7 +79,7 @@
   const live = $("[data-live]"), text = $("[data-live-text]");
   let paused = sessionStorage.getItem("paused") === "1", last = Date.now(), failed = false;
   const regions = () => $$('[hx-trigger*="tick"]');
-  const busy = () => regions().some(r => $("details.confirm[open],details.menu[open],dialog[open]", r)
+  const busy = () => regions().some(r => $("details.confirm[open],details.menu[open],dialog[open],input[name=id]:checked", r)
     || (r.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName))
     || (getSelection().type === "Range" && r.contains(getSelection().anchorNode)));
   function setPaused(on) {

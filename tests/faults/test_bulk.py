@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 
+import pytest
 from django.db import connection
 
 from orchestrator.engine import bulk
@@ -15,7 +16,7 @@ from tests.faults.conftest import OPERATOR
 from tests.harness.wait import wait_until
 
 COUNT = 500
-KILLS = 8
+KILLS = 5
 _LOOK = """
     SELECT (SELECT count(*) FROM workflow_dead_letters WHERE state = 'replayed'),
            (SELECT count(*) FROM workflow_dead_letters WHERE state = 'open'),
@@ -33,6 +34,7 @@ def look() -> tuple[int, int]:
     return replayed, left
 
 
+@pytest.mark.timeout(300)
 def test_replay_of_500_with_a_dispatcher_that_is_killed(world):
     world.live.configure(ORCHESTRATOR_BULK_PER_SECOND="100")
     world.start(2)
@@ -43,16 +45,18 @@ def test_replay_of_500_with_a_dispatcher_that_is_killed(world):
     operation = bulk.start("replay", OPERATOR, "disk is back", filters=DeadLetterFilters(workflow="kit-solo"))
     dice = random.Random(86)
     dispatchers = [world.live.processes[0], world.live.start_dispatcher()]
-    killed, seen = 0, []
+    killed, seen, mark = 0, [], 1
     while bulk.get(operation.pk).state == "running" and len(seen) < 4000:
         replayed, _ = look()
         seen.append(replayed)
         time.sleep(0.02)
-        if killed < KILLS and 0 < replayed < COUNT and dice.random() < 0.15:
+        if killed < KILLS and mark <= replayed < COUNT:
+            time.sleep(dice.random() / 10)  # anywhere in what it does
             dispatchers.pop(0).kill_all()
+            mark = look()[0] + dice.randint(10, 90)
             dispatchers.append(world.live.start_dispatcher())
             killed += 1
-    assert killed >= 3
+    assert killed >= 3, (killed, seen[-1])
     assert seen == sorted(seen), "a replayed one was never open again"
     assert look() == (COUNT, 0)
     world.all_end(60)
