@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from dashboard.views import artifacts, dead_letters, overview, run, run_actions, runs, system, upload, where, workflows
+from dashboard.views import artifacts, bulk, dead_letters, overview, run, run_actions, runs, system, upload, where, workflows
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", auth.LoginView.as_view(), name="login"),
@@ -17,6 +17,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("overdue/", runs.overdue, name="overdue"),
     path("dead-letters/", dead_letters.dead_letters, name="dead-letters"),
     re_path("^dead-letters/(?P<verb>replay|discard)/$", dead_letters.act, name="dead-letter-act"),
+    path("bulk/", bulk.latest, name="bulk-latest"),
+    path("bulk/preview/", bulk.preview, name="bulk-preview"),
+    path("bulk/start/", bulk.start, name="bulk-start"),
+    path("bulk/<uuid:operation_id>/", bulk.operation, name="bulk"),
+    path("bulk/<uuid:operation_id>/stop/", bulk.move, {"verb": "stop"}, name="bulk-stop"),
+    path("bulk/<uuid:operation_id>/resume/", bulk.move, {"verb": "resume"}, name="bulk-resume"),
     path("workflows/", workflows.workflows, name="workflows"),
     path("workflows/<str:name>/", workflows.workflow, name="workflow"),
     path("queues/", system.queues, name="queues"),
