@@ -3,7 +3,21 @@
 from django.contrib.auth import views as auth
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from dashboard.views import artifacts, bulk, dead_letters, overview, run, run_actions, runs, system, upload, where, workflows
+from dashboard.views import (
+    artifacts,
+    bulk,
+    dead_letters,
+    overview,
+    pauses,
+    run,
+    run_actions,
+    runs,
+    schedules,
+    system,
+    upload,
+    where,
+    workflows,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", auth.LoginView.as_view(), name="login"),
@@ -25,7 +39,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("bulk/<uuid:operation_id>/resume/", bulk.move, {"verb": "resume"}, name="bulk-resume"),
     path("workflows/", workflows.workflows, name="workflows"),
     path("workflows/<str:name>/", workflows.workflow, name="workflow"),
+    path("schedules/", schedules.schedules, name="schedules"),
+    re_path("^schedules/(?P<verb>pause|resume|run)/$", schedules.act, name="schedule-act"),
     path("queues/", system.queues, name="queues"),
+    re_path("^(?P<verb>pause|resume)/(?P<kind>workflow|queue)/$", pauses.act, name="pause-act"),
     path("health/", system.health, name="health"),
     path("audit/", system.audit, name="audit"),
     path("upload/", upload.upload, name="upload"),

@@ -9,7 +9,7 @@ from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.durations import format_duration
 from orchestrator.core.errors import NotFound
 from orchestrator.core.states import RUN_LIVE
-from orchestrator.engine import catalogue
+from orchestrator.engine import catalogue, pauses
 from orchestrator.engine.explain_words import listed, number
 from orchestrator.models import Definition, Run
 
@@ -41,6 +41,8 @@ class WorkflowPage:
     on_failure: str
     live: list[RunRow]
     live_count: int
+    pause: pauses.Paused | None
+    schedule: dict[str, Any] | None
 
 
 def all_workflows() -> list[dict[str, Any]]:
@@ -69,6 +71,8 @@ def one_workflow(name: str, version: str) -> WorkflowPage | None:
         _on_failure(spec.get("on_failure") or {}),
         live,
         sum(v["live_runs"] for v in versions),
+        next((p for p in pauses.live() if (p.kind, p.name) == ("workflow", name)), None),
+        spec.get("schedule"),
     )
 
 

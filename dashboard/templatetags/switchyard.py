@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import Any
 
 from django import template
@@ -14,6 +15,9 @@ from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import nav, words
 from orchestrator.core.durations import format_duration
+from orchestrator.core.mask import mask_text
+from orchestrator.engine import pauses
+from orchestrator.engine.pauses import Paused
 
 register = template.Library()
 DASH = mark_safe('<span class="dim">–</span>')
@@ -194,6 +198,12 @@ def theme(context: template.Context) -> str:
     """The theme of the cookie, for pages without the frame; also where there is no request (the 500 page)."""
     request = context.get("request")
     return nav.theme(request) if request is not None else ""
+
+
+@register.simple_tag
+def paused() -> list[Paused]:
+    """The pauses in force, for the notice on every page. One query of a table of a few rows."""
+    return [replace(pause, reason=mask_text(pause.reason)) for pause in pauses.live()]
 
 
 @register.simple_tag(takes_context=True)

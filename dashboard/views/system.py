@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from dashboard.access import require_role
+from dashboard.access import may, require_role
 from dashboard.queries import audit as trail
 from dashboard.queries import health as state
 from dashboard.queries.queues import queues as read_queues
@@ -16,7 +16,13 @@ from dashboard.render import live_page
 def queues(request: HttpRequest) -> HttpResponse:
     """What waits for workers, and the workers."""
     found = read_workers()
-    return live_page(request, "queues/index.html", {"queues": read_queues(found), "workers": found})
+    context = {
+        "queues": read_queues(found),
+        "workers": found,
+        "may_act": may(request.user, "operator"),
+        "back": request.get_full_path(),
+    }
+    return live_page(request, "queues/index.html", context)
 
 
 @require_role("viewer")

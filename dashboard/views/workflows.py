@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from dashboard.access import require_role
+from dashboard.access import may, require_role
 from dashboard.queries import workflows as read
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
@@ -22,14 +22,22 @@ def workflows(request: HttpRequest) -> HttpResponse:
 @require_role("viewer")
 def workflow(request: HttpRequest, name: str) -> HttpResponse:
     """One workflow: the steps of a version (``?version=3``, else the newest), its versions, its live runs."""
-    tag = version_tag(request.get_full_path())
+    tag = version_tag(request.get_full_path(), may(request.user, "operator"))
     if (same := not_modified(request, tag)) is not None:
         return same
     page = read.one_workflow(name, request.GET.get("version", ""))
     if page is None:
         raise Http404(f"No workflow {name} is published.")
     return live_page(
-        request, "workflows/one.html", {"page": page, "runbook_url": _link(page.shown["runbook"])}, tag=tag
+        request,
+        "workflows/one.html",
+        {
+            "page": page,
+            "runbook_url": _link(page.shown["runbook"]),
+            "may_act": may(request.user, "operator"),
+            "back": request.get_full_path(),
+        },
+        tag=tag,
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.core.management.base import CommandParser
+from django.utils import timezone
 
 from orchestrator.engine.tokens import hash_token
-from orchestrator.models import ApiToken, AuditRecord, DeadLetter, Run, Topic
+from orchestrator.models import ApiToken, AuditRecord, DeadLetter, Pause, Run, Topic
 from tests.harness import factory
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +167,33 @@ def test_topic() -> None:
     assert run("topic", "two words", "1")[0] == 1
 
 
+def test_pause_and_resume() -> None:
+    made = document("pause", "queue", "default", "--for", "2h", "--reason", "new disks")
+    assert {**made, "until": "", "actor": ""} == {
+        "kind": "queue", "name": "default", "until": "", "reason": "new disks", "actor": ""
+    }  # fmt: skip
+    pause = Pause.objects.get()
+    assert 7190 < (pause.until - timezone.now()).total_seconds() <= 7200
+    assert made["actor"] == pause.actor and pause.actor.startswith("shell:")
+    code, out, _ = run("pause", "workflow", "video-upload", "--reason", "x")
+    assert (code, out.splitlines()[0]) == (0, "paused  workflow video-upload")
+    assert document("resume", "queue", "default") == {"kind": "queue", "name": "default", "resumed": True}
+    assert run("resume", "queue", "default", "--reason", "again")[0] == 1
+    assert [r.action for r in AuditRecord.objects.filter(subject="queue default").order_by("id")] == ["pause", "resume"]
+    for words, expected in (
+        (("queue", "default"), 2),
+        (("queue", "default", "--reason", " "), 1),
+        (("queue", "default", "--reason", "x", "--for", "soon"), 2),
+        (("queue", "default", "--reason", "x", "--for", "0s"), 1),
+        (("queue", "nope", "--reason", "x"), 1),
+        (("workflow", "nope", "--reason", "x"), 1),
+        (("topic", "gpu", "--reason", "x"), 2),
+    ):
+        code, out, refusal = run("pause", *words)
+        assert (code, out) == (expected, ""), words
+        assert "\n" not in refusal.strip()
+
+
 def test_create_token() -> None:
     made = document("create_token", "ci", "--role", "operator")
     assert ApiToken.objects.get(name="ci").token_hash == hash_token(made["token"])
@@ -180,7 +208,8 @@ def test_create_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["submit", "runs", "run", "where", "cancel", "retry", "dead_letters", "topic", "create_token"]
+    "name",
+    ["submit", "runs", "run", "where", "cancel", "retry", "dead_letters", "topic", "create_token", "pause", "resume"],
 )
 def test_each_has_help_and_json(name: str) -> None:
     from django.core.management import load_command_class
