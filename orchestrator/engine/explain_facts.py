@@ -126,9 +126,11 @@ class Facts:
         """Live worker processes that serve a queue."""
         return Lease.objects.filter(queues__contains=[queue], ended_at=None, expires_at__gt=self.now).count()
 
-    def pause(self, queue: str) -> Pause | None:
-        """The pause that holds back the workflow or the queue, if any."""
-        held = Q(kind="queue", name=queue) | Q(kind="workflow", name=self.run.workflow)
+    def pause(self, queue: str, *, undo: bool = False) -> Pause | None:
+        """The pause that holds back the queue or (but for an undo) the workflow, if any."""
+        held = Q(kind="queue", name=queue)
+        if not undo:
+            held |= Q(kind="workflow", name=self.run.workflow)
         return Pause.objects.filter(held, until__gt=self.now).order_by("until").last()
 
     def lock_holder(self, name: str) -> Step | None:

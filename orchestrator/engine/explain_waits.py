@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.core.states import Cause, StepState, WaitingFor
+from orchestrator.core.states import Cause, Kind, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import (
     DID,
@@ -28,7 +28,7 @@ def row_sentence(facts: Facts, row: Step, name: str) -> str:
         return _running(facts, row, name)
     if row.state == StepState.QUEUED:
         since = row.ready_at or row.created_at
-        return f"{name} has been queued for {span((facts.now - since).total_seconds())}; {why_queued(facts, row.queue)}"
+        return f"{name} has been queued for {span((facts.now - since).total_seconds())}; {why_queued(facts, row)}"
     return f"{name} is not released yet: the window of its fan-out is full"
 
 
@@ -37,9 +37,10 @@ def due(row: Step) -> datetime | None:
     return row.ready_at if row.state == StepState.WAITING else None
 
 
-def why_queued(facts: Facts, queue: str) -> str:
+def why_queued(facts: Facts, row: Step) -> str:
     """What a queued row waits for: a pause to end, a worker to come up, or its turn."""
-    pause = facts.pause(queue)
+    queue = row.queue
+    pause = facts.pause(queue, undo=row.kind == Kind.COMPENSATION)
     if pause is not None:
         what = f"the queue {queue}" if pause.kind == "queue" else f"the workflow {pause.name}"
         reason = in_brackets(pause.reason)
