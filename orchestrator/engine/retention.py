@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from psycopg import errors
+
 from orchestrator.core.actor import Actor
 from orchestrator.engine.artifacts import artifact_store
 from orchestrator.engine.db import Connection, in_transaction, put, rows
@@ -143,20 +145,26 @@ _START = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 def expire_artifacts(conn: Connection, older_than: float = FAILED_ARTIFACTS) -> int:
     """Deletes artifacts of runs that ended otherwise than done more than ``older_than`` seconds ago; how many files.
 
-    Goes on where it left off the last time (a mark in ``workflow_beats``), so that each run is looked at once.
+    Goes on where it left off the last time (a mark in ``workflow_beats``), so that each run is looked at once. Stops
+    before a run that somebody holds locked, and comes back to it the next time.
     """
     before, files = cutoff(conn, older_than), 0
     after, last = _read_mark(conn)
     while found := rows(conn, _EXPIRED, {"before": before, "after": after, "last": last, "limit": BATCH}):
         for row in found:
-            files += in_transaction(conn, lambda run=row: _expire(conn, run))  # type: ignore[misc]
-        after, last = found[-1].finished_at, found[-1].id
+            try:
+                files += in_transaction(conn, lambda run=row: _expire(conn, run))  # type: ignore[misc]
+            except errors.LockNotAvailable:
+                _write_mark(conn, after, last)
+                return files
+            after, last = row.finished_at, row.id
         _write_mark(conn, after, last)
     return files
 
 
 def _expire(conn: Connection, run: Any) -> int:
     """Under the run's lock: a retry that came first keeps its artifacts."""
+    put(conn, "SELECT set_config('lock_timeout', '2s', true)")
     return artifact_store().delete_prefix(run.id) if rows(conn, _STILL, [run.id, run.finished_at]) else 0
 
 

@@ -10,7 +10,7 @@ from orchestrator.engine.db import connect
 from orchestrator.engine.doctor import INVARIANTS, Scope
 from orchestrator.engine.operate import cancel_run, retry_run
 from orchestrator.engine.submit import submit
-from orchestrator.models import Run
+from orchestrator.models import Beat, Lease, Run
 from orchestrator.transport import doctor
 from tests.harness import ledger
 from tests.harness.factory import STAGES
@@ -58,6 +58,7 @@ def test_healthy_while_workers_work(live, monkeypatch, tmp_path):
     live.publish("tests.workflows.kit")
     live.start_dispatcher()
     live.start_worker("default", "left", "right", processes=2)
+    wait_until(lambda: Beat.objects.exists() and Lease.objects.count() == 2, 30)
     runs = []
     looks = 0
     with connect("test doctor") as conn:
