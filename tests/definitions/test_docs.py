@@ -14,9 +14,10 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_examples_are_accepted():
-    whole, order, undo = BLOCKS
+    whole, order, undo, nightly = BLOCKS
     assert len(loads(whole).spec.steps) == 5
     assert loads("workflow: w\nversion: 1\n" + order).spec.step("publish").after == ["audio", "video"]
+    assert loads("workflow: w\nversion: 1\nsteps: [{id: probe}]\n" + nightly).spec.schedule.overlap == "skip"
     assert loads("workflow: w\nversion: 1\nsteps: [{id: probe}]\n" + undo).spec.on_failure.compensate[1].retries == 5
 
 
