@@ -30,7 +30,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     except Invalid as error:
         return _refused(request, error)
     if asked.ids == []:
-        messages.error(request, f"No {asked.verb.objects(1)} was named, so nothing was done.")
+        messages.error(request, f"No {asked.verb.objects(1)} was named, and no filter: nothing was done.")
         return redirect(_home(asked.verb))
     return _ask(request, asked)
 
