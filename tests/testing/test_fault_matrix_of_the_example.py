@@ -48,5 +48,4 @@ def test_the_example_survives_every_fault(live: Live) -> None:
     given = {"source": source, "email": "ann@example.com"}
     matrix = fault_matrix("video-upload", given, what_is_left, packages=["examples.video_upload"])
     assert {c["step"] for c in matrix.as_json()["cases"]} >= {"probe", "transcode", "thumbnail", "notify"}
-    assert matrix.seconds < 240, f"{matrix.seconds:.0f} s"
     assert ("notify", "kill after send mail") in {(c["step"], c["case"]) for c in matrix.as_json()["cases"]}
