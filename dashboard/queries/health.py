@@ -13,6 +13,7 @@ from dashboard.nav import BOUND
 from dashboard.queries.overview import beat_patience
 from orchestrator import readiness
 from orchestrator.models import Beat, Pause
+from orchestrator.transport.health import eviction_warning
 
 _LAG = f"""
 SELECT
@@ -42,6 +43,7 @@ class Health:
     checks: list[Check]
     beats: list[Beat]
     pauses: list[Pause]
+    broken: list[dict[str, str]]
 
     @property
     def worst(self) -> str:
@@ -65,8 +67,10 @@ def health() -> Health:
         cursor.execute(_LAG)
         row: tuple[Any, ...] = cursor.fetchone()
     beats = list(Beat.objects.order_by("name"))
-    checks = [_database(row), _redis(), _dispatcher(beats, now), _outbox(row, now), _due(row, now)]
-    return Health(checks, beats, list(Pause.objects.filter(until__gt=now).order_by("until")[:100]))
+    doctor = next((beat for beat in beats if beat.name == "doctor"), None)
+    checks = [_database(row), _redis(), _dispatcher(beats, now), _outbox(row, now), _due(row, now), _doctor(doctor)]
+    broken = doctor.detail.get("items", []) if doctor else []
+    return Health(checks, beats, list(Pause.objects.filter(until__gt=now).order_by("until")[:100]), broken)
 
 
 def _database(row: tuple[Any, ...]) -> Check:
@@ -84,6 +88,8 @@ def _size(count: float) -> str:
 def _redis() -> Check:
     problem = next(part for part in readiness.check() if part.name == "redis")
     if problem.ok:
+        if warning := eviction_warning(0.5):
+            return Check("Redis", "late", "May evict", warning)
         return Check("Redis", "ok", "Up", "answers; it may be flushed at any time, tickets are issued again")
     detail = f"{problem.detail}; no new work is handed out until it is back, nothing is lost"
     return Check("Redis", "down", "Down", detail)
@@ -116,3 +122,15 @@ def _due(row: tuple[Any, ...], now: datetime) -> Check:
     if oldest is None or (now - oldest).total_seconds() <= beat_patience():
         return Check("Timers and retries", "ok", "On time", "nothing that is due waits")
     return Check("Timers and retries", "late", "Behind", "steps are due that the dispatcher has not fired", oldest)
+
+
+def _doctor(beat: Beat | None) -> Check:
+    """The last look at the invariants of the record: the dispatcher's own, or somebody's on the command line."""
+    if beat is None:
+        return Check("Doctor", "ok", "Not yet", "looks when the dispatcher has run for a while; now: manage.py doctor")
+    count = int(beat.detail.get("broken", 0))
+    if not count:
+        checked = len(beat.detail.get("checked", []))
+        return Check("Doctor", "ok", "Well", f"{checked} invariants held when they were last looked at", beat.beat_at)
+    what = "1 thing is broken" if count == 1 else f"{count:,} things are broken"
+    return Check("Doctor", "down", "Broken", f"{what}; mend it with manage.py doctor --repair", beat.beat_at)
