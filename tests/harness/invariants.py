@@ -137,6 +137,8 @@ def _history(run: Run, records: list[AuditRecord]) -> Iterable[str]:
             if state not in (RunState.FAILED, RunState.CANCELLED):
                 yield f"retried while {state}"
             state = str(RunState.RUNNING)
+        elif record.action == "replay" and "state" in record.after:  # of an undo: its run compensates again
+            state, person = record.after["state"], True
     if state != run.state:
         yield f"history ends in {state}, the run is {run.state}"
     if person and run.state in RUN_TERMINAL:
