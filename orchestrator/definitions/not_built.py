@@ -6,10 +6,4 @@ A key goes from this list in the change that builds it.
 
 from __future__ import annotations
 
-NOT_BUILT: frozenset[str] = frozenset(
-    {
-        "step.input",
-        "step.subject_id",
-        "step.workflow",
-    }
-)
+NOT_BUILT: frozenset[str] = frozenset()

@@ -166,6 +166,10 @@ def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
         edit.mark(node, NodeState.SKIPPED)
     elif spec.fan_out is not None:
         _open_fan_out(edit, node, read, take)
+    elif spec.workflow is not None:
+        edit.add(NewStep(node.id, StepState.WAITING, waiting_for="children", ready_in=None))
+        edit.mark(node, NodeState.ACTIVE)
+        edit.current_step = node.id
     elif spec.approval is not None:
         edit.add(
             NewStep(
@@ -228,8 +232,8 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
         return
     shards = shard_names(items)
     window = min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items))
-    bulk = len(items) > SMALL_FAN_OUT
-    taken = 0 if bulk or edit.is_gated(node.id) else min(take(edit.plan, node, window), window)
+    bulk = len(items) > SMALL_FAN_OUT and not node.spec.workflow
+    taken = 0 if bulk or node.spec.workflow or edit.is_gated(node.id) else min(take(edit.plan, node, window), window)
     edit.mark(node, NodeState.ACTIVE)
     topic = node.spec.topic.name if node.spec.topic else None
     locks = [_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)]
@@ -251,7 +255,9 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
         edit.delta += len(items)
     else:
         for i, (shard, text) in enumerate(zip(shards, texts, strict=True)):
-            state = StepState.RUNNING if i < taken else StepState.QUEUED if i < window else StepState.PENDING
+            state = (
+                StepState.RUNNING if i < taken else edit.released_state(node.id) if i < window else StepState.PENDING
+            )
             edit.add(
                 NewStep(
                     node.id,
@@ -260,6 +266,8 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
                     ordinal=i,
                     max_attempts=node.spec.retries + 1,
                     queue=node.spec.queue,
+                    waiting_for="children" if state is StepState.WAITING else None,
+                    ready_in=None if state is StepState.WAITING else 0.0,
                     item=text,
                     topic=topic,
                     lock_name=locks[i],

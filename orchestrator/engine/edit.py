@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -146,9 +147,16 @@ class RunEdit:
             self.delta += 1
 
     def ticket(self, step: str, queue: str, count: int = 1) -> None:
-        """Asks for ``count`` tickets more for a step."""
+        """Asks for ``count`` tickets more for a step; child runs need none."""
+        if step in self.plan.by_id and self.plan.by_id[step].spec.workflow:
+            return
         had = self.tickets.get(step)
         self.tickets[step] = (queue, count + (had[1] if had else 0))
+
+    def released_state(self, step: str) -> StepState:
+        """What rows of a step become when they are released: a child run needs no worker."""
+        node = self.plan.by_id.get(step)
+        return StepState.WAITING if node is not None and node.spec.workflow else StepState.QUEUED
 
     def is_gated(self, step: str) -> bool:
         """Whether rows of a step need a topic's slot or a lock."""
@@ -195,6 +203,9 @@ class Opening:
     on_lock_conflict: str | None
     exclusive_key: str | None
     after: tuple[UUID, ...]
+    parent: tuple[UUID, int | None] | None
+    #: A child takes no longer than its parent may.
+    deadline_cap: datetime | None
     #: It waits to start: for other runs, or for one that it excludes.
     held: bool
     edit: RunEdit | None

@@ -45,9 +45,11 @@ def of_openings(openings: Sequence[Opening], actor: str, wake: bool) -> Params:
     return {
         **_columns(openings, ids="id", subjects="subject_id", labels="labels", inputs="input", keys="key",
                    deadlines="deadline", delays="delay", run_locks="lock_name", conflicts="on_lock_conflict",
-                   exclusive_keys="exclusive_key", helds="held"),
+                   caps="deadline_cap", exclusive_keys="exclusive_key", helds="held"),
         # Arrays of different lengths do not go into one array of arrays: as text, read back in SQL.
         "afters": ["{" + ",".join(map(str, o.after)) + "}" if o.after else None for o in openings],
+        "parent_runs": [o.parent[0] if o.parent else None for o in openings],
+        "parent_steps": [o.parent[1] if o.parent else None for o in openings],
         "definitions": [o.plan.definition_id for o in openings],
         "workflows": [o.plan.workflow for o in openings],
         "versions": [o.plan.version for o in openings],

@@ -71,7 +71,9 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
             continue
         nodes.add(node.index)
         items.append(RetryItem(row.step, row.shard, why, row.attempt + 1))
-        (unmade if not row.shard and not row.attempt else reset).append(row.id)
+        # A child run is kept: the retry goes on with it. Anything else that never began is made anew.
+        has_child = node.spec.workflow is not None and row.state in (StepState.FAILED, StepState.CANCELLED)
+        (unmade if not row.shard and not row.attempt and not has_child else reset).append(row.id)
     for node in plan.nodes:
         if run.node_states[node.index] in (NodeState.PENDING, NodeState.BLOCKED) and node.index not in nodes:
             nodes.add(node.index)

@@ -131,10 +131,11 @@ def _apply(
     # What failed comes first, so that the run says why, and not that a join of the same batch is not met.
     for row in sorted(changed, key=lambda r: (r.state != StepState.FAILED, r.id)):
         edit, closure = edits[row.run_id], by_id[row.id]
-        outcome = "done" if row.state == StepState.DONE else str(row.cause or row.state)
+        joins = row.state == StepState.WAITING and closure.delay is None
+        outcome = "done" if row.state == StepState.DONE or joins else str(row.cause or row.state)
         labels = {"workflow": edit.row.workflow, "step": row.step, "outcome": outcome}
         history.count(counts, metric_names.STEP_ATTEMPTS, labels)
-        if row.state not in (StepState.DONE, StepState.SKIPPED):
+        if row.state not in (StepState.DONE, StepState.SKIPPED) and not joins:
             failed.append((row, closure))
         if row.state == StepState.FAILED:
             dead.append((edit.row, row.id, row.step, row.shard, row.cause, closure.error, row.attempt))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,9 @@ class Submission:
     lock: str | None
     on_lock_conflict: str | None
     after: tuple[UUID, ...]
+    #: (run id, step row id or None) of the parent.
+    parent: tuple[UUID, int | None] | None
+    deadline_cap: datetime | None = None
 
 
 def check(
@@ -48,6 +52,7 @@ def check(
     lock: str | None = None,
     on_lock_conflict: str | None = None,
     after: Iterable[UUID | str] | None = None,
+    parent: tuple[UUID, int | None] | None = None,
 ) -> Submission:
     """Checks a request; reads definitions, each once into ``known``, and writes nothing. Raises as :func:`submit`."""
     wanted = (_text(workflow, "workflow"), version)
@@ -64,6 +69,7 @@ def check(
         lock=_text(lock, "lock") if lock is not None else None,
         on_lock_conflict=_policy(on_lock_conflict),
         after=_after(after),
+        parent=parent,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -12,9 +13,11 @@ from uuid import UUID
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid
 from orchestrator.core.ids import new_run_id
+from orchestrator.core.outcomes import Cancelled
 from orchestrator.core.states import STEP_TERMINAL
 from orchestrator.engine import history, transitions
 from orchestrator.engine.advance import open_ready
+from orchestrator.engine.ambient import current
 from orchestrator.engine.db import Connection, caller_transaction, rows
 from orchestrator.engine.edit import Audit, Opening, RunEdit
 from orchestrator.engine.exclusive import Refused, key_of, take_turns
@@ -56,28 +59,15 @@ def submit(
         TooLarge: an input over 1 MB.
         Conflict: the same key with other input.
     """
-    _not_built(parent=parent)
-    request = check(
-        {},
-        workflow,
-        subject_id,
-        input,
-        idempotency_key,
-        version,
-        deadline,
-        delay,
-        labels,
-        lock,
-        on_lock_conflict,
-        after,
-    )
-    return _started([request], actor)[0][0]
+    given = {"workflow": workflow, "subject_id": subject_id, "input": input, "idempotency_key": idempotency_key,
+             "version": version, "deadline": deadline, "delay": delay, "after": after, "parent": parent,
+             "labels": labels, "lock": lock, "on_lock_conflict": on_lock_conflict, "detach": detach}  # fmt: skip
+    return submit_once(actor, **given)[0]
 
 
 def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
     """As :func:`submit`; also whether the run was made by this call."""
-    request = _checked({}, arguments)
-    return _started([request], actor)[0]
+    return _started([_checked({}, arguments)], actor)[0]
 
 
 def submit_on(conn: Connection, actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
@@ -96,18 +86,27 @@ def submit_many(requests: Iterable[Mapping[str, Any]], actor: Actor = SUBMITTER)
 
 
 def _checked(known: Known, arguments: dict[str, Any]) -> Submission:
-    _not_built(**{k: arguments.pop(k, None) for k in ("parent",)})
-    arguments.pop("detach", None)
+    """The request, with the running step as its parent where there is one and ``detach`` does not say otherwise."""
+    parent, detach = arguments.pop("parent", None), arguments.pop("detach", False)
+    ambient = current.get()
+    if parent is None and ambient is not None and not detach:
+        parent = (ambient.run_id, ambient.step_id)
+        if arguments.get("idempotency_key") is None:
+            arguments["idempotency_key"] = ambient.next_key()
+        ambient.submitted += 1
+    elif parent is not None and not isinstance(parent, tuple):
+        parent = (_run_id(parent), None)
     try:
-        return check(known, **arguments)
+        return check(known, parent=parent, **arguments)
     except TypeError as problem:
         raise Invalid(f"a submission takes the arguments of submit(): {problem}") from None
 
 
-def _not_built(**given: Any) -> None:
-    for name, value in given.items():
-        if value:
-            raise Invalid(f"`{name}` is not built yet in this version; submit without it", field=name)
+def _run_id(parent: Any) -> UUID:
+    try:
+        return parent if isinstance(parent, UUID) else UUID(str(parent))
+    except ValueError:
+        raise Invalid("parent is the id of a run", field="parent") from None
 
 
 def _started(requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]]:
@@ -127,6 +126,7 @@ def _started(requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]
 
 def _start(conn: Connection, requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]]:
     """Makes the runs with their first steps and tickets. For each the run's id, and whether this call made it."""
+    requests = [_under_parent(conn, request) for request in requests]
     openings = [_opening(conn, request) for request in requests]
     if any(opening.exclusive_key for opening in openings):
         openings = take_turns(conn, openings)
@@ -138,6 +138,20 @@ def _start(conn: Connection, requests: list[Submission], actor: Actor) -> list[t
         (opening.id, True) if opening.id in made else (_same_run(conn, opening.plan.workflow, request), False)
         for opening, request in zip(openings, requests, strict=True)
     ]
+
+
+def _under_parent(conn: Connection, request: Submission) -> Submission:
+    """A child takes no longer than its parent may. The parent is locked, so no child is made once it stops."""
+    if request.parent is None:
+        return request
+    found = transitions.lock_runs(conn, [request.parent[0]])
+    if not found:
+        raise Invalid(f"there is no run {request.parent[0]} to be the parent", field="parent")
+    if request.parent[1] is None:
+        return request
+    if found[0].stop:
+        raise Cancelled("the run is stopping; it starts no children any more")
+    return replace(request, deadline_cap=found[0].deadline_at)
 
 
 def _opening(conn: Connection, request: Submission) -> Opening:
@@ -155,6 +169,8 @@ def _opening(conn: Connection, request: Submission) -> Opening:
         delay=request.delay,
         lock_name=request.lock,
         on_lock_conflict=request.on_lock_conflict,
+        parent=request.parent,
+        deadline_cap=request.deadline_cap,
         exclusive_key=key_of(plan, request.subject_id),
         after=request.after,
         held=bool(request.after),

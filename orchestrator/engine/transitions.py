@@ -157,10 +157,10 @@ def _insert_fan_outs(conn: Connection, edits: Sequence[RunEdit]) -> None:
 
 
 def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:
-    freed = [(edit.id, step, n) for edit in edits for step, n in edit.released.items()]
+    freed = [(e.id, step, n, e.released_state(step)) for e in edits for step, n in e.released.items()]
     if freed:
-        runs, steps, counts = map(list, zip(*freed, strict=True))
-        put(conn, sql("release_shards"), {"runs": runs, "steps": steps, "counts": counts})
+        runs, steps, counts, states = map(list, zip(*freed, strict=True))
+        put(conn, sql("release_shards"), {"runs": runs, "steps": steps, "counts": counts, "states": states})
 
 
 def _update_runs(conn: Connection, edits: Sequence[RunEdit]) -> None:
@@ -177,6 +177,11 @@ def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
             for step, (queue, n) in e.tickets.items()
         ],
     )
+
+
+def note_children(conn: Connection, row_id: int, name: str) -> None:
+    """Notes that a step that waits for children has them."""
+    put(conn, "UPDATE workflow_steps SET waiting_name = %s WHERE id = %s AND waiting_for = 'children'", [name, row_id])
 
 
 def note_cancel(conn: Connection, run_id: UUID, force: bool) -> None:

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from redis.exceptions import RedisError
 
-from orchestrator.engine import beats, bulk_work, gates, recover, schedules, waits
+from orchestrator.engine import beats, bulk_work, children, gates, recover, schedules, waits
 from orchestrator.engine.db import Connection, connect, rows, sql
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.reissue import EVERY, Reissuer
@@ -51,6 +51,9 @@ class Dispatcher:
         self._duties: list[tuple[float, Callable[[Connection], object]]] = [
             (0.25, recover.wake_due),
             (0.25, waits.fire_due),
+            (0.25, children.start),
+            (0.25, children.join),
+            (0.25, children.stop),
             (0.5, waits.expire_joins),
             (0.5, recover.start_delayed),
             (min(1.0, sweep), recover.enforce_deadlines),

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 from django.conf import settings
 from django.db import connections
 
-from orchestrator.core.lifecycle import DONE
+from orchestrator.core.lifecycle import DONE, Ending
 from orchestrator.core.outcomes import Cancelled
-from orchestrator.core.states import Cause
+from orchestrator.core.states import Cause, Kind, StepState
 from orchestrator.core.text import NotStorable, to_json
 from orchestrator.definitions import registry
 from orchestrator.definitions.errors import HandlerMissing
+from orchestrator.engine.ambient import Ambient, current
 from orchestrator.engine.artifacts import artifact_store
 from orchestrator.engine.context import Signals, StepContext, make_context
 from orchestrator.engine.db import Connection
@@ -79,12 +80,16 @@ def _execute(work: Work, connect: Callable[[], Connection], signals: Signals, al
     except HandlerMissing as missing:
         return failure(work, Cause.HANDLER_MISSING, {"type": "HandlerMissing", "message": str(missing)})
     ctx = make_context(work, connect, signals)
+    # What a step's handler submits is its child; an undo has none.
+    ambient = Ambient(work.run_id, work.id, work.generation) if work.kind == Kind.STEP else None
+    token = current.set(ambient)
     try:
         try:
             alarm.arm(spec.timeout)
             output = handler(ctx) if around is None else around.call(handler, ctx, work)
         finally:
             alarm.disarm()
+            current.reset(token)
     except TimedOut:
         return timed_out(work)
     except (Exception, Cancelled) as exc:
@@ -93,7 +98,12 @@ def _execute(work: Work, connect: Callable[[], Connection], signals: Signals, al
         return from_exception(work, RuntimeError(f"the handler raised {type(exc).__name__}: {exc}"), cancel_seen=False)
     finally:
         _leave_clean()
-    return timed_out(work) if alarm.fired else _finish(work, output)
+    if alarm.fired:
+        return timed_out(work)
+    return _finish(work, output, _WAIT_FOR_CHILDREN if ambient and ambient.submitted else DONE)
+
+
+_WAIT_FOR_CHILDREN = Ending(StepState.WAITING)
 
 
 def timed_out(work: Work) -> Closure:
@@ -103,17 +113,17 @@ def timed_out(work: Work) -> Closure:
     )
 
 
-def _finish(work: Work, output: Any) -> Closure:
+def _finish(work: Work, output: Any, ending: Ending) -> Closure:
     if output is None:
-        return closure(work, DONE)
+        return closure(work, ending)
     try:
         text = to_json(output, "the output")
         size = len(text) if text.isascii() else len(text.encode())
         if size <= settings.ORCHESTRATOR.inline_bytes:
-            return closure(work, DONE, output=text)
+            return closure(work, ending, output=text)
         if size > OUTPUT_LIMIT:
             raise NotStorable(f"the output is {size:,} bytes; {OUTPUT_LIMIT:,} is the most. Put it into ctx.artifacts")
-        return closure(work, DONE, output_ref=artifact_store().put_output(work.run_id, work.step, work.shard, text))
+        return closure(work, ending, output_ref=artifact_store().put_output(work.run_id, work.step, work.shard, text))
     except NotStorable as problem:
         return failure(work, Cause.INVALID_OUTPUT, {"type": "InvalidOutput", "message": str(problem)})
     except Exception as exc:  # the artifact storage refused

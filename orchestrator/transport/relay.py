@@ -24,4 +24,5 @@ def relay(conn: Connection, client: Redis) -> int:
         publish(client, refs)
         return len(taken)
 
-    return in_transaction(conn, work)
+    with conn.pipeline():
+        return in_transaction(conn, work)

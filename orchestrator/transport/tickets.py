@@ -111,8 +111,9 @@ def _hash(ref: TicketRef, stamp: str) -> dict[str, Any]:
 
 def push_back(client: Redis, refs: Sequence[TicketRef]) -> None:
     """Returns tickets that were popped and not used to the head of their queues, in their order."""
-    for ref in reversed(refs):
-        client.lpush(Queue.redis_queue_namespace_prefix + ref.queue, ref.id)
+    for queue in {ref.queue for ref in refs}:
+        ids = [ref.id for ref in reversed(refs) if ref.queue == queue]
+        client.lpush(Queue.redis_queue_namespace_prefix + queue, *ids)
 
 
 def forget(client: Redis, refs: Sequence[TicketRef]) -> None:

@@ -51,7 +51,7 @@ class Connections:
             self._main.close()
             self._main = None
         if self._main is None or self._main.closed:
-            self._main = connect(self._name)
+            self._main = connect(self._name, hot=True)
         return self._main
 
     def watch(self) -> Connection:

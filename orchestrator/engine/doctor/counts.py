@@ -73,7 +73,7 @@ def fan_outs(conn: Connection, scope: Scope) -> list[Broken]:
 
 # What a letter demands of the rows. A retried run may keep rows of a step that it has not reached again.
 _NODES = """
-WITH {scope}, nodes AS (
+WITH {scope}, nodes AS MATERIALIZED (
     SELECT d.id AS definition_id, n.step->>'id' AS step, n.ordinality::int AS place, n.step->'join'->>'mode' AS mode,
            n.step->>'join_timeout' AS patience
     FROM workflow_definitions d, jsonb_array_elements(d.spec->'steps') WITH ORDINALITY AS n(step, ordinality)
@@ -85,13 +85,14 @@ WITH {scope}, nodes AS (
            count(*) FILTER (WHERE s.state = 'done') AS done,
            count(*) FILTER (WHERE s.state = 'skipped') AS skipped,
            count(*) FILTER (WHERE s.state = 'skipped' AND s.cause = 'blocked') AS blocked,
-           count(*) FILTER (WHERE s.state IN ('failed', 'rejected')) AS failed,
-           string_agg(DISTINCT s.state, ', ') AS states
+           count(*) FILTER (WHERE s.state IN ('failed', 'rejected')) AS failed
     FROM scope r JOIN workflow_steps s ON s.run_id = r.id
     WHERE s.kind = 'step'
     GROUP BY s.run_id, s.step
 )
-SELECT r.id, r.state, n.step, substr(r.node_states, n.place, 1) AS letter, coalesce(c.states, 'none') AS states
+SELECT r.id, r.state, n.step, substr(r.node_states, n.place, 1) AS letter,
+       (SELECT coalesce(string_agg(DISTINCT s.state, ', '), 'none') FROM workflow_steps s
+        WHERE s.run_id = r.id AND s.kind = 'step' AND s.step = n.step) AS states
 FROM scope r
 JOIN nodes n ON n.definition_id = r.definition_id
 LEFT JOIN counted c ON c.run_id = r.id AND c.step = n.step

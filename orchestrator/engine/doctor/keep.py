@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from orchestrator.core.actor import Actor
+from orchestrator.core.actor import Actor, require
 from orchestrator.engine.db import Connection, put, rows
 from orchestrator.engine.doctor import Examination
 from orchestrator.engine.doctor.look import Broken
@@ -36,7 +36,12 @@ class Repaired:
 
 
 def repair(conn: Connection, look: Callable[[], Examination], actor: Actor) -> tuple[Examination, list[Repaired]]:
-    """Mends what can be mended and looks again until nothing more can; the last look, and what was done."""
+    """Mends what can be mended and looks again until nothing more can; the last look, and what was done.
+
+    Raises:
+        NotAllowed: the actor is not an admin.
+    """
+    require(actor, "admin")
     done: list[Repaired] = []
     found = look()
     for _ in range(_ROUNDS):

@@ -59,7 +59,7 @@ class Scope:
     @classmethod
     def quick(cls) -> Scope:
         """What a dispatcher looks at while it works."""
-        return cls(since=900.0, most=5_000, seconds=2.0)
+        return cls(since=900.0, most=2_000, seconds=5.0)
 
     @property
     def sql(self) -> str:

@@ -1,5 +1,6 @@
 -- Closes every row of a stopped run that is not running: what was queued, waiting or not yet released.
 -- After a failure they are skipped (blocked); after a cancel or deadline those that were ready are cancelled.
+-- A step that waits for children is left: they are stopped too, and it ends with the last of them.
 -- The run is locked; rows that a claim is taking right now are waited for and found running.
 -- Index: workflow_steps_run_step_shard_key.
 WITH changed AS (
@@ -9,6 +10,7 @@ WITH changed AS (
                      WHEN %(reason)s = 'cancel' THEN 'cancelled' ELSE 'deadline' END,
         waiting_for = NULL, waiting_name = NULL, finished_at = clock_timestamp()
     WHERE s.run_id = %(run)s AND s.kind = 'step' AND s.state IN ('pending', 'queued', 'waiting')
+      AND NOT (s.state = 'waiting' AND s.waiting_for = 'children' AND s.waiting_name IS NOT NULL)
     RETURNING s.step, s.shard, s.state
 ), closed AS (
     SELECT step, count(*) AS n, count(*) FILTER (WHERE state = 'skipped') AS skipped,

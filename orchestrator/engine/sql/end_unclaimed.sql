@@ -4,7 +4,7 @@
 -- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key.
 WITH changed AS (
     UPDATE workflow_steps s
-    SET state = e.state, cause = e.cause, error = coalesce(e.error::jsonb, s.error),
+    SET state = e.state, cause = e.cause, error = CASE e.state WHEN 'done' THEN NULL ELSE coalesce(e.error::jsonb, s.error) END,
         output = coalesce(e.output::jsonb, s.output), waiting_for = NULL, waiting_name = NULL,
         progress = CASE e.state WHEN 'done' THEN 1 ELSE s.progress END, finished_at = clock_timestamp()
     FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(causes)s::text[], %(errors)s::text[], %(outputs)s::text[])
@@ -25,8 +25,8 @@ WITH changed AS (
         cancelled = f.cancelled + c.cancelled
     FROM closed c
     WHERE f.run_id = c.run_id AND f.step = c.step
-    RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled
+    RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled, f."window", c.n AS closed
 )
-SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled
+SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled, co."window", co.closed
 FROM changed ch
 LEFT JOIN counted co ON co.run_id = ch.run_id AND co.step = ch.step

@@ -3,6 +3,7 @@
 -- The run is locked. Index: workflow_steps_pkey.
 UPDATE workflow_steps s
 SET state = 'pending', cause = NULL, error = NULL, output = NULL, output_ref = NULL, progress = NULL, note = NULL,
+    waiting_name = NULL,
     finished_at = NULL, first_started_at = NULL, started_at = NULL,
     generation = s.generation + CASE WHEN s.undone_at IS NULL THEN 0 ELSE 1 END,
     undone_at = NULL,

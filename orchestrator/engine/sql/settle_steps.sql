@@ -2,6 +2,7 @@
 -- Guard: (state, attempt, token). A row that does not match was closed by somebody else, and nothing happens to it.
 -- The runs are locked already (lock_runs), so `r.stop` is what it will be when this commits: after a stop no failed
 --   attempt is tried again, and after a cancel or a passed deadline nothing fails any more, it is cancelled.
+-- A wait without a delay is one for the child runs that the handler has submitted.
 -- The counters of the fan-outs go down by the rows really changed, aggregated (a row is updated once a statement).
 -- Lock order: steps after their runs; fan-outs are guarded by the lock of their run.
 -- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key. (`was` comes from a materialised row so that the planner
@@ -13,7 +14,7 @@ WITH closing AS (
     ) AS c(id, attempt, token, state, cause, delay, output, ref, error)
 ), decided AS MATERIALIZED (
     SELECT s.id, c.attempt, c.token, 'running'::text AS was, c.cause, c.delay, c.output, c.ref, c.error,
-           CASE WHEN r.stop IS NULL OR s.kind = 'compensation' OR c.state IN ('done', 'skipped')
+           CASE WHEN r.stop IS NULL OR s.kind = 'compensation' OR c.state IN ('done', 'skipped') OR (c.state = 'waiting' AND c.delay IS NULL)
                   OR (r.stop = 'failure' AND c.state = 'failed') THEN c.state
                 ELSE 'cancelled' END AS state,
            r.stop
@@ -26,7 +27,8 @@ WITH closing AS (
         cause = CASE l.state WHEN 'cancelled' THEN CASE l.stop WHEN 'failure' THEN 'blocked' WHEN 'cancel' THEN 'cancelled'
                                                   ELSE 'deadline' END
                 ELSE l.cause END,
-        waiting_for = CASE l.state WHEN 'waiting' THEN 'retry' END,
+        waiting_for = CASE WHEN l.state <> 'waiting' THEN NULL WHEN l.delay IS NULL THEN 'children' ELSE 'retry' END,
+        waiting_name = CASE WHEN l.state = 'waiting' AND l.delay IS NULL THEN 'started' END,
         ready_at = CASE l.state WHEN 'waiting' THEN now() + l.delay * interval '1 second' ELSE s.ready_at END,
         output = l.output::jsonb,
         output_ref = l.ref,

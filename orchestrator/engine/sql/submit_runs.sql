@@ -7,19 +7,23 @@ WITH asked AS (
         %(ids)s::uuid[], %(definitions)s::bigint[], %(workflows)s::text[], %(versions)s::int[], %(subjects)s::text[],
         %(labels)s::text[], %(node_states)s::text[], %(pendings)s::int[], %(current_steps)s::text[], %(inputs)s::text[],
         %(keys)s::text[], %(deadlines)s::float8[], %(on_deadlines)s::text[], %(delays)s::float8[],
-        %(run_locks)s::text[], %(conflicts)s::text[], %(exclusive_keys)s::text[], %(afters)s::text[], %(helds)s::bool[]
+        %(run_locks)s::text[], %(conflicts)s::text[], %(exclusive_keys)s::text[], %(afters)s::text[], %(helds)s::bool[],
+        %(parent_runs)s::uuid[], %(parent_steps)s::bigint[], %(caps)s::timestamptz[]
     ) AS a(id, definition_id, workflow, version, subject_id, labels, node_states, pending, current_step, input, key,
-           deadline, on_deadline, delay, lock_name, on_lock_conflict, exclusive_key, after_runs, held)
+           deadline, on_deadline, delay, lock_name, on_lock_conflict, exclusive_key, after_runs, held,
+           parent_run, parent_step, deadline_cap)
 ), made AS (
     INSERT INTO workflow_runs (id, definition_id, workflow, version, subject_id, labels, state, node_states, pending,
                                current_step, input, idempotency_key, deadline_seconds, on_deadline, submitted_by,
-                               lock_name, on_lock_conflict, exclusive_key, after_runs, submitted_at, available_at, started_at, deadline_at, updated_at)
+                               lock_name, on_lock_conflict, exclusive_key, after_runs, parent_run_id, parent_step_id, submitted_at, available_at, started_at, deadline_at, updated_at)
     SELECT a.id, a.definition_id, a.workflow, a.version, a.subject_id, a.labels::jsonb, 'running', a.node_states, a.pending,
            a.current_step, a.input::jsonb, a.key, a.deadline, a.on_deadline, %(actor)s,
-           a.lock_name, a.on_lock_conflict, a.exclusive_key, a.after_runs::uuid[], clock_timestamp(),
+           a.lock_name, a.on_lock_conflict, a.exclusive_key, a.after_runs::uuid[], a.parent_run, a.parent_step,
+           clock_timestamp(),
            CASE WHEN a.delay > 0 THEN clock_timestamp() + a.delay * interval '1 second' END,
            CASE WHEN a.delay > 0 OR a.held THEN NULL ELSE clock_timestamp() END,
-           CASE WHEN a.delay > 0 OR a.held THEN NULL ELSE clock_timestamp() + a.deadline * interval '1 second' END,
+           CASE WHEN a.delay > 0 OR a.held THEN NULL
+                ELSE least(clock_timestamp() + a.deadline * interval '1 second', a.deadline_cap) END,
            clock_timestamp()
     FROM asked a
     ON CONFLICT (workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.db import connection
 
-from orchestrator.sdk import Fail, Retry, Skip, compensation, step
+from orchestrator.sdk import Fail, Retry, Skip, compensation, step, submit
 from tests.harness import ledger
 
 
@@ -165,6 +165,16 @@ def _abort(ctx: Any, argument: str) -> None:
     connection.set_autocommit(False)
     with contextlib.suppress(Exception), connection.cursor() as cursor:
         cursor.execute("SELECT 1/0")
+
+
+def _submit(ctx: Any, argument: str) -> None:
+    """``submit:3``: as many children."""
+    for i in range(int(argument)):
+        submit("kit-solo", f"{ctx.subject_id}/{i}", {"do": ctx.input.get("child", {})})
+
+
+def _detach(ctx: Any, argument: str) -> None:
+    submit("kit-solo", "free", {"do": ctx.input.get("child", {})}, detach=True)
 
 
 def _ok(ctx: Any, argument: str) -> None:
