@@ -241,6 +241,3 @@ def test_the_first_cause_stays(kit):
     run = kit.go("saga", {"d": "always_fail"}, deadline="60s")
     kit.worker.elapse(100)
     assert kit.run(run.pk).cause == "error"
-
-
-# Retry.
