@@ -144,3 +144,19 @@ def test_what_is_paused_has_no_ticket(ward, kind, name):
     assert ward.look() == []
     ward.sql("UPDATE workflow_pauses SET until = now() - interval '1 minute'")
     assert ward.look() == [("tickets", str(run.pk))]
+
+
+def test_due_join_of_children(ward):
+    run, child = ward.admit("approving"), ward.admit("done")
+    row = Step.objects.get(run=run, waiting_for="approval")
+    ward.sql("UPDATE workflow_steps SET waiting_for = 'children', waiting_name = 'started', ready_at = NULL "
+             "WHERE id = %s", row.pk)  # fmt: skip
+    ward.sql("UPDATE workflow_runs SET parent_run_id = %s, parent_step_id = %s WHERE id = %s", run.pk, row.pk, child.pk)
+    assert ward.look() == [], "a moment is given"
+    ward.sql("UPDATE workflow_runs SET updated_at = now() - interval '1 hour', finished_at = now() - interval '1 hour' "
+             "WHERE id = %s", child.pk)  # fmt: skip
+    ward.sql("UPDATE workflow_runs SET updated_at = now() - interval '1 hour'")
+    assert ward.look() == [("due", str(row.pk))]
+    ward.mend("due")
+    run.refresh_from_db()
+    assert run.node_states == "ddddda"

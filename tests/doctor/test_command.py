@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from orchestrator.core.actor import Actor
+from orchestrator.core.errors import NotAllowed
 from orchestrator.core.ids import new_run_id
 from orchestrator.engine.db import caller_connection
 from orchestrator.engine.doctor import Scope
-from orchestrator.engine.doctor.keep import keep
+from orchestrator.engine.doctor.keep import keep, repair
 from orchestrator.models import AuditRecord, Beat, Run
 from tests.harness.factory import make
 
@@ -166,3 +168,8 @@ def test_the_dispatcher_looks_by_itself(live):
     assert beat.detail["ok"] is True
     assert beat.detail["checked"]
     wait_until(lambda: not upkeep._thread.is_alive())
+
+
+def test_only_an_admin_repairs(ward):
+    with pytest.raises(NotAllowed):
+        repair(caller_connection(), ward.examine, Actor("olga", "operator"))

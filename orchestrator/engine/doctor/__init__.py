@@ -72,7 +72,7 @@ def examine(
         try:
             with conn.transaction():
                 put(conn, "SELECT set_config('statement_timeout', %s, true)", [str(int(scope.seconds * 1000))])
-                found.broken += bounded(invariant.name, invariant.check(conn, scope))
+                found.broken += bounded(invariant.name, invariant.check(conn, scope), scope.limit)
             found.checked.append(invariant.name)
         except errors.QueryCanceled:
             log.warning("invariant %s could not be looked at within %g s", invariant.name, scope.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.core.actor import Actor
-from orchestrator.engine import recover, waits
+from orchestrator.engine import children, recover, waits
 from orchestrator.engine.db import Connection, put, rows
 from orchestrator.engine.doctor.look import Broken, Scope, ago, find
 from orchestrator.engine.doctor.mend import note
@@ -82,6 +82,20 @@ WHERE r.state = 'running' AND r.stop IS NULL AND f.open > 0
   AND f.join_due_at < now() - %(late)s * interval '1 second'
 LIMIT %(limit)s
 """
+_CHILDREN = """
+SELECT s.id, s.run_id, s.step, s.shard, s.waiting_name IS NULL AS unmade
+FROM workflow_steps s
+JOIN workflow_runs r ON r.id = s.run_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(bool_or(c.finished_at IS NULL), false) AS live, max(c.submitted_at) AS made,
+           max(c.finished_at) AS ended
+    FROM workflow_runs c WHERE c.parent_step_id = s.id
+) k
+WHERE s.state = 'waiting' AND s.waiting_for = 'children' AND (%(run)s::uuid IS NULL OR s.run_id = %(run)s)
+  AND greatest(r.updated_at, k.made, k.ended) < now() - %(detect)s * interval '1 second'
+  AND CASE WHEN s.waiting_name IS NULL THEN r.stop IS NULL ELSE NOT k.live END
+LIMIT %(limit)s
+"""
 # A run may wait to start: for a time, for other runs to end, for its turn among runs that exclude one another. Who made
 # room for it is not on record, so where a run of the workflow has just ended it is given its moment.
 _RUNS_DUE = """
@@ -103,7 +117,7 @@ LIMIT %(limit)s
 
 
 def due(conn: Connection, scope: Scope) -> list[Broken]:
-    """Retries, timers, approvals and joins that time out, starts that were waited for, and ends of holds happen."""
+    """Retries, timers, approvals, joins, child runs, starts that were waited for, and ends of holds: all in time."""
     found = []
     for row in find(conn, scope, _WAITS):
         since = f"was due {ago(row.since)} ago" if row.since is not None else "has no due time"
@@ -112,6 +126,9 @@ def due(conn: Connection, scope: Scope) -> list[Broken]:
     for row in find(conn, scope, _JOINS):
         detail = f"the join of {row.step} was to go on {ago(row.since)} ago with what had completed"
         found.append(Broken("due", str(row.run_id), detail, _wake))
+    for row in find(conn, scope, _CHILDREN):
+        which = "which nobody has made" if row.unmade else "all of which have ended"
+        found.append(Broken("due", str(row.id), f"{_name(row)} of run {row.run_id} waits for children, {which}", _wake))
     for row in find(conn, scope, _RUNS_DUE):
         what = "start" if row.state == "running" else "end of its hold"
         found.append(Broken("due", str(row.id), f"the run's {what} was due {ago(row.since)} ago", _wake))
@@ -125,6 +142,8 @@ def _wake(conn: Connection, actor: Actor) -> str | None:
         "retries": recover.wake_due(conn),
         "timers": waits.fire_due(conn),
         "joins": waits.expire_joins(conn),
+        "children made": children.start(conn),
+        "children joined": children.join(conn),
         "starts": recover.start_delayed(conn),
         "holds": recover.end_holds(conn),
     }

@@ -20,7 +20,6 @@ from orchestrator.engine.db import Connection, rows
 
 #: Mends one thing under its lock and writes the audit record; says what was done, or None where there was nothing.
 Repair = Callable[[Connection, Actor], str | None]
-#: An invariant reports so many items and says that there are more.
 LIMIT = 100
 WEEK = 7 * 86_400.0
 
@@ -43,13 +42,15 @@ class Broken:
 class Scope:
     """Which runs are looked at: one; or all that are live and those that ended within ``since`` seconds.
 
-    ``most`` bounds either part. ``seconds`` is what each invariant may take in the database.
+    ``most`` bounds either part. ``seconds`` is what each invariant may take in the database, ``limit`` how many items
+    it reports before it only says that there are more.
     """
 
     run: UUID | None = None
     since: float = WEEK
     most: int = 200_000
     seconds: float = 60.0
+    limit: int = LIMIT
 
     @classmethod
     def everything(cls) -> Scope:
@@ -79,7 +80,7 @@ class Scope:
             "closed": sorted(STEP_TERMINAL),
             "late": late(),
             "detect": detect(),
-            "limit": LIMIT + 1,
+            "limit": self.limit + 1,
         }
 
 
@@ -135,8 +136,8 @@ def ago(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def bounded(name: str, found: list[Broken]) -> list[Broken]:
-    """At most :data:`LIMIT` items, the last of them saying that there are more."""
-    if len(found) <= LIMIT:
+def bounded(name: str, found: list[Broken], limit: int) -> list[Broken]:
+    """At most ``limit`` items, and one that says that there are more."""
+    if len(found) <= limit:
         return found
-    return [*found[:LIMIT], Broken(name, "", f"and more than these {LIMIT}; mend them and look again")]
+    return [*found[:limit], Broken(name, "", f"and more than these {limit}; mend them and look again")]

@@ -71,4 +71,4 @@ def _recount(conn: Connection, actor: Actor, workflow: str, state: str) -> str |
 
 
 def _short(conn: Connection) -> list[Any]:
-    return find(conn, Scope(), _COUNTERS, metric=metric_names.RUN_DURATION_BUCKET, limit=10_000)
+    return find(conn, Scope(limit=10_000), _COUNTERS, metric=metric_names.RUN_DURATION_BUCKET)

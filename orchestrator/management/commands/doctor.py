@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -13,6 +14,9 @@ from orchestrator.engine.doctor.keep import Repaired, keep, repair
 from orchestrator.management import base
 from orchestrator.management.people import operator, run_id, table
 from orchestrator.transport import doctor
+
+#: Items that a repair takes at a time.
+_MANY = 2_000
 
 
 class Command(base.Command):
@@ -32,7 +36,8 @@ class Command(base.Command):
         with connect("switchyard doctor") as conn:
             repaired: list[Repaired] = []
             if options["repair"]:
-                found, repaired = repair(conn, lambda: doctor.examine(conn, scope), operator())
+                many = replace(scope, limit=_MANY)
+                found, repaired = repair(conn, lambda: doctor.examine(conn, many), operator())
             else:
                 found = doctor.examine(conn, scope)
             if not scope.run:
