@@ -1,4 +1,4 @@
-"""What becomes ready when steps end: the one place that reads the graph.
+"""What becomes ready when steps have ended: the one place that reads the graph forward.
 
 Nothing here writes. It runs under the run's lock, on a :class:`~orchestrator.engine.edit.RunEdit`, and is the same
 for the first steps of a new run, for what follows a completion, and for what a retry opens again.
@@ -13,9 +13,10 @@ from typing import Any
 from django.conf import settings
 
 from orchestrator.core.shards import MAX_ITEMS, shard_names
-from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, StepState, StopReason
+from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, StepState
 from orchestrator.core.templates import MISSING, follow, render
 from orchestrator.core.text import NotStorable, to_json
+from orchestrator.engine.closing import run_error
 from orchestrator.engine.edit import NewFanOut, NewStep, ReadOutput, RunEdit, Take
 from orchestrator.engine.plans import Node, Plan
 
@@ -33,91 +34,6 @@ def take_nothing(plan: Plan, node: Node, count: int) -> int:
 def new_token() -> int:
     """A claim token. Random, so that a claim that was lost never passes for its successor."""
     return random.getrandbits(52)
-
-
-def close_node(edit: RunEdit, row: Any) -> None:
-    """Notes that a step or shard (a row of sql/settle_steps that is now terminal) has ended."""
-    node = edit.plan.by_id[row.step]
-    edit.delta -= 1
-    if row.state == StepState.CANCELLED and not edit.stopping:
-        _halt_for_passed_deadline(edit)
-    if node.is_fan_out and row.shard:
-        _close_shard(edit, node, row)
-    elif row.state in (StepState.FAILED, StepState.REJECTED):
-        _close_failed(edit, node, row, NodeState.FAILED)
-    else:
-        edit.mark(node, _LETTERS[row.state])
-
-
-def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
-    if row.state in (StepState.FAILED, StepState.REJECTED) and not _may_go_on(node, row):
-        _stop_or_go_on(edit, node, row)
-    if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
-        edit.mark(node, _fan_out_letter(edit, node, row))
-    elif not edit.stopping and edit.released.get(node.id, 0) < row.open + row.closed - row.window:
-        edit.released[node.id] = edit.released.get(node.id, 0) + 1  # the window held so many back
-
-
-def _fan_out_letter(edit: RunEdit, node: Node, row: Any) -> NodeState:
-    """What a fan-out comes to when its last shard has ended; a join that is not met fails the run."""
-    met = not row.cancelled and not (row.failed and node.spec.join.mode == "all") and _enough(node, row)
-    if met:
-        return NodeState.SKIPPED if row.skipped == row.total else NodeState.DONE
-    if row.failed and node.spec.on_error == "fail":
-        # Reached without a fresh failure when a retry ran only some of the failed shards again.
-        message = f"{row.failed} of {row.total} shards of {node.id} have failed"
-        edit.fail(Cause.ERROR, json.dumps({"type": "JoinNotMet", "message": message, "step": node.id, "shard": ""}))
-    return NodeState.FAILED if row.failed else NodeState.CANCELLED
-
-
-def _may_go_on(node: Node, row: Any) -> bool:
-    """Whether the join can still be met although a shard failed."""
-    join = node.spec.join
-    if join.mode == "settled":
-        return True
-    if join.mode == "at_least":
-        return bool(row.failed <= row.total - _needed(node, row.total))
-    return False
-
-
-def _enough(node: Node, row: Any) -> bool:
-    return node.spec.join.mode != "at_least" or row.done + row.skipped >= _needed(node, row.total)
-
-
-def _needed(node: Node, total: int) -> int:
-    join = node.spec.join
-    if join.percent is not None:
-        return -(-total * join.percent // 100)
-    return min(join.count or 0, total)
-
-
-def _close_failed(edit: RunEdit, node: Node, row: Any, letter: NodeState) -> None:
-    _stop_or_go_on(edit, node, row)
-    edit.mark(node, letter)
-
-
-def _stop_or_go_on(edit: RunEdit, node: Node, row: Any) -> None:
-    if node.spec.on_error == "fail":
-        edit.fail(Cause(row.cause), run_error(row.error_text, row.step, row.shard))
-
-
-def run_error(error: str | None, step: str, shard: str) -> str:
-    """JSON text of a run's error: the step's error with where it happened, without the traceback."""
-    parts = json.loads(error) if error else {}
-    kept = {"type": parts.get("type", ""), "message": parts.get("message", ""), "step": step, "shard": shard}
-    return json.dumps(kept, ensure_ascii=False)
-
-
-def _halt_for_passed_deadline(edit: RunEdit) -> None:
-    """A handler saw the deadline pass before the dispatcher did."""
-    edit.halt(StopReason.DEADLINE, Cause.DEADLINE)
-
-
-_LETTERS = {
-    StepState.DONE: NodeState.DONE,
-    StepState.SKIPPED: NodeState.SKIPPED,
-    StepState.CANCELLED: NodeState.CANCELLED,
-}
 
 
 def open_ready(edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> None:

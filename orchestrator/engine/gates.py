@@ -15,8 +15,8 @@ from django.conf import settings
 
 from orchestrator.core.states import Cause, StepState
 from orchestrator.engine import history, transitions
-from orchestrator.engine.advance import close_node
 from orchestrator.engine.claims import End, Holder, Ticket
+from orchestrator.engine.closing import close_node
 from orchestrator.engine.db import Connection, in_transaction, put, relax_commit, rows, sql
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.outputs import reader

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from orchestrator.core import metric_names
 from orchestrator.core.states import RUN_TERMINAL, Kind, StepState, StopReason
-from orchestrator.engine import advance, gates, history, transitions, unwind
+from orchestrator.engine import advance, closing, gates, history, transitions, unwind
 from orchestrator.engine.db import Connection, in_transaction, relax_commit, sync_commit
 from orchestrator.engine.edit import Audit, NewStep, RunEdit, Take
 from orchestrator.engine.history import Counters
@@ -146,7 +146,7 @@ def _apply(
         else:
             if not row.shard:
                 edit.outputs[row.step] = (closure.output, closure.output_ref)
-            advance.close_node(edit, row)
+            closing.close_node(edit, row)
     history.insert_attempts(conn, failed)
     if dead:
         history.insert_dead_letters(conn, dead)

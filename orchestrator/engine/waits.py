@@ -9,8 +9,8 @@ from uuid import UUID
 
 from orchestrator.core.states import Cause, NodeState, StepState
 from orchestrator.engine import gates, history, transitions
-from orchestrator.engine.advance import close_node
 from orchestrator.engine.claims import End
+from orchestrator.engine.closing import close_node
 from orchestrator.engine.db import Connection, in_transaction, rows
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.outputs import reader

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from orchestrator.core.states import STEP_TERMINAL, NodeState, StepState
 from orchestrator.definitions.spec import WorkflowSpec
-from orchestrator.engine.advance import close_node, open_ready
+from orchestrator.engine.advance import open_ready
+from orchestrator.engine.closing import close_node
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.plans import Plan
 from tests.harness.specs import step_spec, workflow_spec

@@ -12,7 +12,8 @@ from django.conf import settings
 from orchestrator.core.actor import Actor
 from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason
 from orchestrator.engine import transitions, unwind
-from orchestrator.engine.advance import MAX_TICKETS, open_ready, run_error
+from orchestrator.engine.advance import MAX_TICKETS, open_ready
+from orchestrator.engine.closing import run_error
 from orchestrator.engine.db import Connection, in_transaction, put, rows
 from orchestrator.engine.edit import Audit, NewStep, RunEdit
 from orchestrator.engine.outputs import reader
