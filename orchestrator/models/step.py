@@ -94,6 +94,9 @@ class Step(models.Model):
             models.Index(
                 fields=["ready_at"], name="workflow_steps_due", condition=Q(state="waiting", ready_at__isnull=False)
             ),
+            models.Index(
+                fields=["waiting_for", "ready_at"], name="workflow_steps_waiting", condition=Q(state="waiting")
+            ),
             models.Index(fields=["lease_id"], name="workflow_steps_leased", condition=Q(state="running")),
             models.Index(
                 fields=["topic"], name="workflow_steps_topic", condition=Q(topic__isnull=False) & ~Q(state__in=TERMINAL)

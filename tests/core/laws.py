@@ -51,7 +51,18 @@ STATE_SQL = re.compile(
 STATE_MODELS = {"Run", "Step", "Compensation"}
 WRITES = {"update", "create", "bulk_create", "bulk_update", "get_or_create", "update_or_create", "aupdate", "acreate"}
 LONG_FILES = {"static/css/console.css": "the whole look in one file, in the order of the design"}
-NOT_OURS = {".venv", ".venvs", ".git", ".local", "vendor", "migrations", "node_modules", "staticfiles", "results", "__pycache__"}
+NOT_OURS = {
+    ".venv",
+    ".venvs",
+    ".git",
+    ".local",
+    "vendor",
+    "migrations",
+    "node_modules",
+    "staticfiles",
+    "results",
+    "__pycache__",
+}
 
 
 def files(*suffixes: str, under: tuple[str, ...] = (".",)) -> list[Path]:

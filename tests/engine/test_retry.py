@@ -156,7 +156,7 @@ def test_retry_of_a_refused_fan_out(kit):
     run = kit.retry(run)
     assert (run.state, run.cause) == ("failed", "invalid_fan_out")
     kit.worker.conn.execute(
-        "UPDATE workflow_runs SET input = '{\"do\": {\"l\": {\"emit\": [1, 2]}}}' WHERE id = %s", [run.pk]
+        'UPDATE workflow_runs SET input = \'{"do": {"l": {"emit": [1, 2]}}}\' WHERE id = %s', [run.pk]
     )
     run = kit.retry(run, from_step="*")
     assert (run.state, kit.ledger.calls("f"), kit.ledger.calls("j")) == ("done", 2, 1)

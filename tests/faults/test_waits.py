@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from orchestrator.core.actor import Actor
@@ -113,7 +115,7 @@ def test_waiting_runs_take_turns_in_order(world):
     assert world.finish(other)[0].state == RunState.DONE
     ended = world.finish(*runs)
     times = [(run.started_at, run.finished_at) for run in ended]
-    assert all(before[1] <= after[0] for before, after in zip(times, times[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(times))
     assert all((run.deadline_at - run.started_at).total_seconds() == run.deadline_seconds for run in ended)
 
 
