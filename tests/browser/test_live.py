@@ -62,10 +62,12 @@ def test_the_page_of_a_run_follows_it_step_by_step(site: Site) -> None:
     run_id = site.submit("chain", "followed", {"b": "hold:b-may-end"})
     page = site.visit("operator", f"/runs/{run_id}/")
     mark(page)
+    expect(page).to_have_title("followed, running · Switchyard")
     answer = page.get_by_role("region", name="Where is it")
     expect(answer).to_contain_text(re.compile(r"b (is running|has been running)"))
     site.ledger.open("b-may-end")
     expect(page.locator(".head .badge").first).to_have_text("Done")
+    expect(page).to_have_title("followed, done · Switchyard")
     expect(page.get_by_role("link", name=re.compile("Cancel run…"))).to_have_count(0)
     assert is_same(page) and site.run(run_id).state == "done"
 
