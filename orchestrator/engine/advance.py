@@ -203,6 +203,8 @@ def _items(edit: RunEdit, node: Node, read: ReadOutput) -> list[Any]:
     assert fan_out is not None
     if fan_out.source is None:
         return list(fan_out.items or [])
+    if edit.nodes[edit.plan.by_id[fan_out.source.split(".")[0]].index] == NodeState.SKIPPED:
+        return []  # what was skipped has no output: there is nothing to fan out over
     value = lookup(edit, fan_out.source, read)
     if value is MISSING or not isinstance(value, list):
         kind = "nothing" if value is MISSING or value is None else type(value).__name__

@@ -33,6 +33,8 @@ from orchestrator.transport.drain import Drainer
 
 log = logging.getLogger("switchyard.worker")
 _HEARTBEAT = 15.0
+#: Tickets of one fan-out that go on circulating when its shards are short.
+SHORT_TICKETS = 4
 _TTL = 30
 
 
@@ -82,16 +84,33 @@ class TicketWorker(SimpleWorker):
             log.warning("job %s on %s is no ticket of ours; dropped", job.id, queue.name)
             self.connection.delete(job.key)
             return
+        if self._is_surplus(ref):
+            self._used(ref).execute()
+            return
         left = self.drainer.drain([ref, *self._more(ref)])
         if left:
             tickets.publish(self.connection, left)
 
-    def _more(self, ref: tickets.TicketRef) -> list[tickets.TicketRef]:
-        """Forgets the popped ticket's job and takes more tickets while the work is short."""
+    def _is_surplus(self, ref: tickets.TicketRef) -> bool:
+        """Whether a wide fan-out has more tickets out than short shards need: each takes its turn in the queue.
+
+        A fan-out is opened with many tickets, one for each worker that a long shard may keep; once its shards are
+        proven short a few go through them, and runs beside it do not wait behind the others.
+        """
+        many = ref.slot % tickets.GATED >= SHORT_TICKETS and self.drainer.rows_of(ref) > tickets.GATED // 10
+        return many and self.drainer.pace.is_short((ref.definition_id, ref.step))
+
+    def _used(self, ref: tickets.TicketRef) -> Any:
+        """A pipeline that forgets the job of a ticket that was popped (from one queue, RQ keeps it on a side list)."""
         pipe = self.connection.pipeline(transaction=False)
         pipe.delete(Job.key_for(ref.id))
         if len(self.queues) == 1:
             pipe.lrem(self.queues[0].intermediate_queue_key, 1, ref.id)
+        return pipe
+
+    def _more(self, ref: tickets.TicketRef) -> list[tickets.TicketRef]:
+        """Forgets the popped ticket's job and takes more tickets while the work is short."""
+        pipe = self._used(ref)
         pace = self.drainer.pace
         key = (ref.definition_id, ref.step)
         rows = self.drainer.rows_of(ref)
