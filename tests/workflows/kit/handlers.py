@@ -141,6 +141,18 @@ def _huge_error(ctx: Any, argument: str) -> None:
     raise RuntimeError("x" * 5_000_000)
 
 
+def _huge_traceback(ctx: Any, argument: str) -> None:
+    """What is said of the error is five megabytes, its message is not."""
+    problem = RuntimeError("short")
+    problem.add_note("n" * 5_000_000)
+    raise problem
+
+
+def _recurse(ctx: Any, argument: str) -> None:
+    """The deepest traceback there is."""
+    _recurse(ctx, argument)
+
+
 def _check(ctx: Any, argument: str) -> None:
     ctx.check_cancelled()
 
@@ -181,6 +193,13 @@ def _ok(ctx: Any, argument: str) -> None:
     """Nothing."""
 
 
+def _nested(depth: int) -> Any:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 _OUTPUTS: dict[str, Callable[[Any], Any]] = {
     "echo": lambda ctx: ctx.item,
     "nul": lambda ctx: "a\x00b",
@@ -192,6 +211,8 @@ _OUTPUTS: dict[str, Callable[[Any], Any]] = {
     "failures": lambda ctx: ctx.failures("f"),
     "joined": lambda ctx: ctx.output("f"),
     "big": lambda ctx: "x" * 100_000,
+    "sized": lambda ctx: "x" * (ctx.input["n"] - 2),  # so many bytes as JSON
+    "deep": lambda ctx: _nested(ctx.input["n"]),
     "numbers": lambda ctx: list(range(ctx.input["n"])),
     "count": lambda ctx: len(ctx.output("f")),
 }
