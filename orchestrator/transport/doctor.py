@@ -16,12 +16,14 @@ from orchestrator.engine.doctor.look import ago, find
 from orchestrator.engine.doctor.mend import note
 from orchestrator.transport.broker import connection as redis_connection
 from orchestrator.transport.health import eviction_warning, ping
-from orchestrator.transport.reissue import without_ticket
+from orchestrator.transport.reissue import AGE, EVERY, without_ticket
 from orchestrator.transport.relay import relay
 from orchestrator.transport.tickets import GATED, TicketRef, publish
 
 #: Between the two looks at a ticket that is missing: a worker may hold it for a slice of time.
 _PAUSE = 1.5
+#: Within this the dispatcher has issued a lost ticket again, however short the lease and the sweep are set.
+_REISSUED = AGE + 3 * EVERY
 
 
 def examine(conn: Connection, scope: Scope | None = None, *, quick: bool = False) -> Examination:
@@ -52,12 +54,13 @@ ORDER BY o.id LIMIT %(limit)s
 
 def outbox(conn: Connection, scope: Scope, client: Redis) -> list[Broken]:
     """No ticket waits in the outbox for longer than a fault may go unnoticed."""
+    mend = partial(_relay, client=client)
     return [
         Broken(
             "outbox",
             str(row.id),
             f"ticket for {row.step} of run {row.run_id} on {row.queue} not handed to Redis for {ago(row.since)}",
-            partial(_relay, client=client),
+            mend,
         )
         for row in find(conn, scope, _OUTBOX)
     ]
@@ -112,9 +115,10 @@ def tickets(conn: Connection, scope: Scope, client: Redis) -> list[Broken]:
 
 
 def _missing(conn: Connection, scope: Scope, client: Redis) -> dict[TicketRef, float]:
+    age = max(scope.params["detect"], _REISSUED)
     found = {
         TicketRef(r.run_id, r.definition_id, r.step, r.queue, GATED * r.gated): r.since
-        for r in find(conn, scope, _QUEUED)
+        for r in find(conn, scope, _QUEUED, detect=age)
     }
     return {ref: found[ref] for ref in without_ticket(client, list(found))}
 
@@ -123,7 +127,8 @@ _STILL_QUEUED = "SELECT 1 AS one FROM workflow_steps WHERE run_id = %s AND step 
 
 
 def _issue(conn: Connection, actor: Actor, ref: TicketRef, client: Redis) -> str | None:
-    if not rows(conn, _STILL_QUEUED, [ref.run_id, ref.step]) or not without_ticket(client, [ref]):
+    """A ticket too many changes nothing, so Redis is not read again."""
+    if not rows(conn, _STILL_QUEUED, [ref.run_id, ref.step]):
         return None
     publish(client, [ref])
     note(conn, actor, "", {"step": ref.step, "ticket": None}, {"step": ref.step, "ticket": ref.id}, ref.run_id)

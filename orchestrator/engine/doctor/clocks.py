@@ -137,7 +137,10 @@ def due(conn: Connection, scope: Scope) -> list[Broken]:
 
 def _wake(conn: Connection, actor: Actor) -> str | None:
     # A wait without a due time would never end: it is due now.
-    put(conn, "UPDATE workflow_steps SET ready_at = now() WHERE waiting_for IN ('retry', 'timer') AND ready_at IS NULL")
+    query = """
+        UPDATE workflow_steps SET ready_at = now()
+        WHERE state IN ('waiting') AND waiting_for IN ('retry', 'timer') AND ready_at IS NULL"""
+    put(conn, query)
     counts = {
         "retries": recover.wake_due(conn),
         "timers": waits.fire_due(conn),

@@ -13,7 +13,7 @@ import psycopg
 from orchestrator.core.actor import Actor, require
 from orchestrator.engine.db import Connection, put, rows
 from orchestrator.engine.doctor import Examination
-from orchestrator.engine.doctor.look import Broken
+from orchestrator.engine.doctor.look import Broken, Repair
 
 log = logging.getLogger("switchyard.doctor")
 #: Row of ``workflow_beats`` that holds the last result.
@@ -45,12 +45,21 @@ def repair(conn: Connection, look: Callable[[], Examination], actor: Actor) -> t
     done: list[Repaired] = []
     found = look()
     for _ in range(_ROUNDS):
-        mended = [(broken, did) for broken in found.broken if (did := _mend(conn, broken, actor))]
+        mended = _mend_all(conn, found.broken, actor)
         if not mended:
             break
-        done += [Repaired(broken, did) for broken, did in mended]
+        done += mended
         found = look()
     return found, done
+
+
+def _mend_all(conn: Connection, broken: list[Broken], actor: Actor) -> list[Repaired]:
+    """Some repairs (a sweep, say) mend all items of their kind at once: each of those is done once."""
+    answers: dict[Repair, str | None] = {}
+    for item in broken:
+        if item.repair is not None and item.repair not in answers:
+            answers[item.repair] = _mend(conn, item, actor)
+    return [Repaired(item, did) for item in broken if item.repair and (did := answers[item.repair])]
 
 
 def _mend(conn: Connection, broken: Broken, actor: Actor) -> str | None:
