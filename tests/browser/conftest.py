@@ -23,6 +23,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+SKIPPED = "browser tests"
 #: The longest that a page may take to show what has happened: two ticks of 3 s, and a busy machine.
 PATIENCE = 20_000
 
@@ -31,6 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/browser/" in item.nodeid:
             item.add_marker(pytest.mark.browser)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Gives all tests that skip for want of a browser one place, so that the summary has one line for them."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.skipped and isinstance(report.longrepr, tuple) and SKIPPED in report.longrepr[2]:
+        report.longrepr = (__file__, 1, report.longrepr[2])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,7 +52,7 @@ def chromium() -> str:
         return found
     said = f"{named!r} (CHROMIUM) is no program" if named else "no Chromium or Chrome on the path"
     if os.environ.get("REQUIRE_BROWSER", "").lower() in ("", "0", "no", "false"):
-        pytest.skip(f"browser tests: {said}; install one (Debian: apt-get install chromium)")
+        pytest.skip(f"{SKIPPED}: {said}; install one (Debian: apt-get install chromium)")
     pytest.fail(f"REQUIRE_BROWSER is set, but {said}", pytrace=False)
 
 
