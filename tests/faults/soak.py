@@ -35,7 +35,16 @@ IN_FLIGHT = 40
 #: What no moment, however bad, may show; the other invariants allow for the time a fault may go unnoticed.
 ALWAYS = [i for i in INVARIANTS if i.name in ("pending", "fan_outs", "node_states", "topics", "locks", "ended")]
 #: How often each fault is chosen, relative to the others.
-FAULTS = {"process": 8, "redis": 4, "connections": 4, "tickets": 3, "dispatcher": 2, "tree": 2, "supervisor": 1, "pause": 1}
+FAULTS = {
+    "process": 8,
+    "redis": 4,
+    "connections": 4,
+    "tickets": 3,
+    "dispatcher": 2,
+    "tree": 2,
+    "supervisor": 1,
+    "pause": 1,
+}
 _CUT = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -51,6 +60,7 @@ class Soak:
         self.faults: Counter[str] = Counter()
         self.meant: dict[UUID, set[str]] = {}
         self.wrong: list[str] = []
+        self.repeated = 0
         self.workers = [world.worker(2), world.worker(2)]
         self.dispatchers = [world.live.start_dispatcher(), world.live.start_dispatcher()]
         self._paused: tuple[float, Process] | None = None
@@ -192,7 +202,9 @@ class Soak:
             return not open_runs.exists()
 
         def why() -> str:
-            return "\n".join(f"{pk} {self.world.live.describe(pk)}" for pk in open_runs.values_list("pk", flat=True)[:5])
+            return "\n".join(
+                f"{pk} {self.world.live.describe(pk)}" for pk in open_runs.values_list("pk", flat=True)[:5]
+            )
 
         wait_until(ended, timeout, interval=0.2, why=why)
         wait_until(lambda: not Outbox.objects.exists(), 15)
@@ -228,30 +240,35 @@ class Soak:
         return said
 
     def _doubled(self) -> list[str]:
-        """By the ledger: an attempt was begun once; a step that is done had an effect; a join waited for all it joins."""
-        begun: Counter[tuple[str, ...]] = Counter()
-        effects: Counter[tuple[str, str, str]] = Counter()
-        times: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-        for e in self.world.ledger.entries():
-            if e.event in ("start", "undo"):
-                begun[e.run, e.step, e.shard, e.key, str(e.attempt)] += 1
-            else:
-                effects[e.run, e.step, e.shard] += 1
-            times[e.run, e.step, e.event].append(e.at)
-        said = [f"{key} was begun {count} times" for key, count in begun.items() if count > 1]
-        for row in Step.objects.exclude(attempt=0).iterator():
-            count = effects[str(row.run_id), row.step, row.shard]
-            if (row.state == "done" and count < 1) or count > row.attempt:
-                said.append(f"run {row.run_id}, {row} is {row.state} with {row.attempt} attempts and {count} effects")
-        for (run, step, event), starts in times.items():
-            shards = times.get((run, "f", "end"), [])
-            if step in ("j", "k") and event == "start" and shards and min(starts) < self._last_needed(run, shards):
-                said.append(f"run {run}: {step} began before its fan-out had ended")
-        return said
+        """By the ledger: an attempt was begun once; a step that is done had an effect; a join waited for all it joins.
 
-    def _last_needed(self, run: str, ends: list[float]) -> float:
-        """When the last shard had its first effect: later ones are of attempts that were fenced off."""
-        first: dict[str, float] = {}
-        for e in self.world.ledger.of("f", ("end",), run):
-            first.setdefault(e.shard, e.at)
-        return max(first.values(), default=max(ends))
+        What a process had finished and not yet recorded when it was killed runs once more with no attempt spent.
+        """
+        begun: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        effects: Counter[tuple[str, str, str]] = Counter()
+        starts: dict[tuple[str, str], float] = {}
+        ends: dict[str, dict[str, float]] = defaultdict(dict)
+        for e in self.world.ledger.entries():
+            row = (e.run, e.step, e.shard)
+            if e.event in ("start", "undo"):
+                begun[*row, e.key, str(e.attempt)].append(e.pid)
+                starts.setdefault((e.run, e.step), e.at)
+            else:
+                effects[row] += 1
+                if e.step in ("f", "g"):
+                    ends[e.run].setdefault(f"{e.step}/{e.shard}", e.at)
+        said = []
+        again: Counter[tuple[str, ...]] = Counter()
+        for key, pids in begun.items():
+            again[key[:3]] += len(pids) - 1
+            if len(set(pids)) < len(pids) or any(psutil.pid_exists(pid) for pid in pids[:-1]):
+                said.append(f"{key} was begun {len(pids)} times, and not for the death of a process")
+        self.repeated = again.total()
+        for step in Step.objects.exclude(attempt=0).iterator():
+            row = (str(step.run_id), step.step, step.shard)
+            if (step.state == "done" and not effects[row]) or effects[row] > step.attempt + again[row]:
+                said.append(f"run {row}: {step.state} with {step.attempt} attempts and {effects[row]} effects")
+        for (run, name), at in starts.items():
+            if name in ("j", "k") and at < max(ends[run].values(), default=0):
+                said.append(f"run {run}: {name} began before its fan-out had ended")
+        return said
