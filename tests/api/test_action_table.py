@@ -1,4 +1,4 @@
-"""Every action on a run in every stage: accepted where its state allows it, refused elsewhere with nothing changed (C84)."""
+"""Every action on a run in every stage: accepted where its state allows it, else refused, nothing changed (C84)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOPPED = ENDED | {"compensating"}
 ALLOWED = {
     "cancel": set(STAGES) - STOPPED,
     "retry": ENDED - {"done"},
-    "extend": set(STAGES) - STOPPED,
+    "extend": set(STAGES) - STOPPED - {"delayed"},
     "note": set(STAGES),
 }
 BODIES: dict[str, Any] = {

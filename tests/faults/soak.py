@@ -26,6 +26,7 @@ from orchestrator.engine.doctor import INVARIANTS, Scope, examine
 from orchestrator.engine.submit import submit
 from orchestrator.models import Attempt, Outbox, Run, Step
 from orchestrator.transport import doctor
+from tests.harness.ledger import Entry
 from tests.harness.processes import Process
 from tests.harness.wait import wait_until
 
@@ -216,7 +217,8 @@ class Soak:
         said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         return (
             f"survived {sum(self.faults.values())} faults ({kinds}): {Run.objects.count()} runs ({said}), "
-            f"{Step.objects.count()} steps, {Attempt.objects.filter(cause='worker_lost').count()} attempts lost and tried again"
+            f"{Step.objects.count()} steps, {Attempt.objects.filter(cause='worker_lost').count()} attempts lost and "
+            f"tried again, {self.repeated} calls repeated because their end had not been recorded"
         )
 
     # Judging.
@@ -244,14 +246,14 @@ class Soak:
 
         What a process had finished and not yet recorded when it was killed runs once more with no attempt spent.
         """
-        begun: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        begun: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
         effects: Counter[tuple[str, str, str]] = Counter()
         starts: dict[tuple[str, str], float] = {}
         ends: dict[str, dict[str, float]] = defaultdict(dict)
         for e in self.world.ledger.entries():
             row = (e.run, e.step, e.shard)
             if e.event in ("start", "undo"):
-                begun[*row, e.key, str(e.attempt)].append(e.pid)
+                begun[*row, e.key, str(e.attempt)].append(e)
                 starts.setdefault((e.run, e.step), e.at)
             else:
                 effects[row] += 1
@@ -259,10 +261,10 @@ class Soak:
                     ends[e.run].setdefault(f"{e.step}/{e.shard}", e.at)
         said = []
         again: Counter[tuple[str, ...]] = Counter()
-        for key, pids in begun.items():
-            again[key[:3]] += len(pids) - 1
-            if len(set(pids)) < len(pids) or any(psutil.pid_exists(pid) for pid in pids[:-1]):
-                said.append(f"{key} was begun {len(pids)} times, and not for the death of a process")
+        for key, calls in begun.items():
+            again[key[:3]] += len(calls) - 1
+            if len({e.pid for e in calls}) < len(calls) or any(_lives(e) for e in calls[:-1]):
+                said.append(f"{key} was begun {len(calls)} times, and not for the death of a process")
         self.repeated = again.total()
         for step in Step.objects.exclude(attempt=0).iterator():
             row = (str(step.run_id), step.step, step.shard)
@@ -272,3 +274,11 @@ class Soak:
             if name in ("j", "k") and at < max(ends[run].values(), default=0):
                 said.append(f"run {run}: {name} began before its fan-out had ended")
         return said
+
+
+def _lives(call: Entry) -> bool:
+    """Whether the process that made a call is still there."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(call.pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() < call.at
+    return False

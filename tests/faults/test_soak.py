@@ -18,9 +18,9 @@ def soak(world, seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
     it = Soak(world, seed)
     it.go(seconds)
     it.settle(120)
+    problems = it.problems()
     with capsys.disabled():
         print(f"\nsoak of {seconds:.0f} s, SOAK_SEED={seed}: {it.report()}")
-    problems = it.problems()
     assert not problems, f"SOAK_SEED={seed}: {len(problems)} problems\n" + "\n".join(problems[:30])
     assert it.faults.total() > seconds / 5, "too quiet to prove anything"
 
