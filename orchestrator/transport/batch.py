@@ -42,6 +42,8 @@ class Batch:
         self._lock = threading.Lock()
         self._works: list[Work] = []
         self._closures: list[Closure] = []
+        self._owed: list[Work] = []  # taken out of the batch, never to be run here, and perhaps not given back yet
+        self._pay_at = 0.0
         self._current = -1
         self._begun_at = 0.0
         self._reports: dict[tuple[int, int, int], dict[str, Any]] = {}
@@ -77,10 +79,11 @@ class Batch:
     def clear(self) -> None:
         """Nothing is held: what was run has been settled."""
         with self._lock:
-            self._board.clear()
+            self._hold([])
 
     def _hold(self, works: list[Work]) -> None:
-        self._board.hold([Item(w.id, w.attempt, w.token, w.spec.timeout) for w in works])
+        """What this process would leave behind if it died: the batch, and what it owes."""
+        self._board.hold([Item(w.id, w.attempt, w.token, w.spec.timeout) for w in [*works, *self._owed]])
 
     # Signals of running handlers (engine.context.Signals).
 
@@ -104,6 +107,8 @@ class Batch:
             try:
                 if self._current >= 0 and time.monotonic() - self._begun_at > PATIENCE:
                     self._unburden()
+                if self._owed and time.monotonic() >= self._pay_at:
+                    self._pay()
                 if self._reports and time.monotonic() - self._report_at >= 1.0:
                     self._flush_reports()
             except Exception:
@@ -115,17 +120,38 @@ class Batch:
             current = self._current
             if current < 0 or time.monotonic() - self._begun_at <= PATIENCE or len(self._works) == 1:
                 return
-            later = self._works[current + 1 :]
-            conn = self._watch_connect()
             if self._closures:
-                close_attempts(conn, self._closures)
+                close_attempts(self._watch_connect(), self._closures)
                 self._closures = []
-            if later:
-                leases.give_back(conn, [w.fence for w in later])
+            self._owed += self._works[current + 1 :]
             self._works, self._current = [self._works[current]], 0
             timeout = self._works[0].spec.timeout
             self._hold(self._works)
             self._board.begin(0, max(timeout - (time.monotonic() - self._begun_at), 0.001))
+
+    def _pay(self) -> None:
+        """Gives back what was taken out of the batch. An answer may be lost after the commit, so it is asked again;
+        the fences see to it that nothing is given back twice. A run that cannot be edited holds up no other.
+        """
+        with self._lock:
+            try:
+                leases.give_back(self._watch_connect(), [w.fence for w in self._owed])
+                self._owed = []
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                self._pay_at = time.monotonic() + 0.5
+                raise
+            except Exception:
+                self._pay_at = time.monotonic() + 1.0
+                log.exception("%s steps could not be given back at once; tried one by one", len(self._owed))
+                self._owed = [w for w in self._owed if not self._given_back(w)]
+
+    def _given_back(self, work: Work) -> bool:
+        try:
+            leases.give_back(self._watch_connect(), [work.fence])
+        except Exception as problem:
+            log.warning("%s of run %s could not be given back: %s", work.step, work.run_id, problem)
+            return False
+        return True
 
     def _flush_reports(self) -> None:
         with self._lock:
