@@ -79,6 +79,13 @@ def close_unstarted(conn: Connection, run_id: UUID, reason: StopReason) -> list[
 def insert_compensations(conn: Connection, run_id: UUID, planned: list[dict[str, Any]]) -> None:
     """Makes the rows that undo, all pending (see ``unwind``)."""
     put(conn, sql("insert_compensations"), parameters.of_compensations(run_id, planned))
+    # A row that is used again had its letter from the undo before; it is being tried again now.
+    query = """
+        UPDATE workflow_dead_letters d SET state = 'replayed', closed_at = clock_timestamp()
+        FROM workflow_steps s
+        WHERE s.id = d.step_row_id AND s.run_id = %s AND s.kind = 'compensation' AND s.state = 'pending'
+          AND d.state = 'open'"""
+    put(conn, query, [run_id])
 
 
 def release_wave(conn: Connection, run_id: UUID) -> list[Any]:

@@ -241,3 +241,12 @@ def test_the_first_cause_stays(kit):
     run = kit.go("saga", {"d": "always_fail"}, deadline="60s")
     kit.worker.elapse(100)
     assert kit.run(run.pk).cause == "error"
+
+
+def test_an_undo_that_works_the_second_time_leaves_no_open_letter(kit):
+    run = kit.go("saga", {"d": "always_fail", "undo:b": "fail_until:x"})
+    assert DeadLetter.objects.filter(run=run, state="open").count() == 2
+    kit.ledger.open("x")
+    run = kit.retry(run)
+    assert (run.state, run.compensation) == ("failed", "done")
+    assert [letter.step for letter in DeadLetter.objects.filter(run=run, state="open")] == ["d"]
