@@ -16,6 +16,7 @@ from django.core.management.base import CommandParser
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid, NotFound
 from orchestrator.core.text import clean
+from orchestrator.management.base import UsageError
 
 #: Control characters, which a terminal would obey.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -51,13 +52,14 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     """The object that an option holds as JSON.
 
     Raises:
-        Invalid: not JSON, or not an object.
+        UsageError: not JSON.
+        Invalid: not an object.
     """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         place = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        raise Invalid(f"{option} is not JSON{place}", field=option) from None
+        raise UsageError(f"{option} is not JSON{place}") from None
     if not isinstance(value, dict):
         raise Invalid(f'{option} must be a JSON object, such as {{"key": "value"}}', field=option)
     return value

@@ -18,12 +18,13 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 import psycopg
 from django.conf import settings
 from django.db import connections
+from redis.exceptions import RedisError
 
 from orchestrator.core.states import Cause
 from orchestrator.engine import leases
@@ -37,6 +38,8 @@ log = logging.getLogger("switchyard.pool")
 #: Past its timeout a handler has this long to see the alarm; then its process is killed.
 TIMEOUT_GRACE = 1.0
 _PR_SET_PDEATHSIG = 1
+#: A process that has lived this long did not fail to begin.
+_SETTLED = 5.0
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Child:
     pipe: int
     kill_cause: Cause | None = None
     killed_item: int | None = None
+    born_at: float = field(default_factory=time.monotonic)
 
 
 class Pool:
@@ -66,6 +70,7 @@ class Pool:
         self._renew_at = 0.0
         self._watch_at = 0.0
         self._spawn_at = 0.0
+        self._early_deaths = 0
 
     def run(self) -> None:
         """Serves until SIGTERM or SIGINT (warm: running handlers finish; a second signal ends them)."""
@@ -137,6 +142,8 @@ class Pool:
             worker = TicketWorker(self._queues, redis_connection(), Holder(lease_id, name), board)
             worker.work(logging_level="WARNING")
             code = 0
+        except RedisError as problem:
+            log.warning("worker process %s ends, Redis is not reachable: %s", name, problem)
         except BaseException:
             log.exception("worker process %s ends", name)
         finally:
@@ -167,8 +174,9 @@ class Pool:
         child.board.clear()
         os.close(child.pipe)
         del self._children[child.pid]
-        if held.items and child.kill_cause is None:
-            self._spawn_at = time.monotonic() + 0.05
+        self._early_deaths = 0 if held.items or time.monotonic() - child.born_at > _SETTLED else self._early_deaths + 1
+        # One that cannot even begin (Redis is gone) is started again with growing waits, 5 s at most.
+        self._spawn_at = time.monotonic() + min(0.05 * 2 ** min(self._early_deaths, 10), 5.0)
 
     def _close(self, child: Child, item: Item) -> None:
         cause = child.kill_cause if child.kill_cause and item.id == child.killed_item else Cause.WORKER_LOST

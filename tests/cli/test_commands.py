@@ -56,7 +56,7 @@ def test_submit() -> None:
     ("words", "code", "says"),
     [
         (("nope", "--subject", "x"), 1, "no workflow 'nope' is published"),
-        (("video-upload", "--subject", "x", "--input", "{"), 1, "--input is not JSON"),
+        (("video-upload", "--subject", "x", "--input", "{"), 2, "--input is not JSON"),
         (("video-upload", "--subject", "x", "--input", "[]"), 1, "must be a JSON object"),
         (("video-upload", "--subject", "x", "--input", '{"a": NaN}'), 1, "not JSON"),
         (("video-upload", "--subject", "x", "--input", '{"a": "\\u0000"}'), 1, "NUL"),

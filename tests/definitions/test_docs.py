@@ -27,8 +27,10 @@ def test_every_example_in_the_table_of_keys_is_accepted():
     for key, examples in rows:
         for value in re.findall(r"`([^`]+)`", examples):
             body = {"id": "charge", key: value} if key != "id" else {"id": value}
-            if key in ("window", "join"):
+            if key in ("window", "join", "join_timeout"):
                 body["fan_out"] = "[1, 2]"
+            if key == "on_lock_conflict":
+                body["lock"] = '"item"'
             lines = "".join(f"    {k}: {v}\n" for k, v in body.items()).replace("    id", "  - id", 1)
             before = "".join(
                 f"  - id: {name}\n" for name in ("probe", "a", "b", *(["charge"] if key == "after" else []))

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from orchestrator.definitions import registry
 from orchestrator.management import base
 from orchestrator.testing import injection
-from orchestrator.transport.health import eviction_warning
+from orchestrator.transport.health import eviction_warning, ping
 from orchestrator.transport.pool import Pool
 
 
@@ -34,6 +34,8 @@ class Command(base.Command):
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         if injection.install_if_asked():
             self.note("faults are injected on purpose: this worker serves a fault matrix")
+        if problem := ping():
+            raise base.error(f"cannot reach Redis: {problem}; check REDIS_URL, or unset it to use the private server")
         if warning := eviction_warning():
             logging.getLogger("switchyard").warning(warning)
         registry.load_packages(settings.ORCHESTRATOR.workflows)
