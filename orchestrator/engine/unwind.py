@@ -89,7 +89,8 @@ def _begin(conn: Connection, edit: RunEdit) -> None:
     edit.delta += len(planned)
     edit.compensation = Undo.RUNNING
     after = json.dumps({"state": RunState.COMPENSATING, "undoing": len(planned)})
-    edit.move(RunState.COMPENSATING, after)
+    if edit.now_state is not RunState.COMPENSATING:  # it is already where it was held
+        edit.move(RunState.COMPENSATING, after)
     _release_wave(conn, edit)
 
 

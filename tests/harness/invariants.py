@@ -66,7 +66,8 @@ def _run(run: Run, rows: list[Step]) -> Iterable[str]:
     if run.state in RUN_TERMINAL and run.exclusive_key:
         yield "still excludes others"
     undo = [row for row in rows if row.kind == Kind.COMPENSATION]
-    if run.state == RunState.COMPENSATING and not any(row.state not in STEP_TERMINAL for row in undo):
+    held = run.compensation == Undo.PENDING and run.hold_until is not None
+    if run.state == RunState.COMPENSATING and not held and not any(row.state not in STEP_TERMINAL for row in undo):
         yield "compensating with nothing to do"
     if run.compensation == Undo.DONE and any(row.state != StepState.DONE for row in undo):
         yield "its undo is called done, but is not"
@@ -134,7 +135,8 @@ def _history(run: Run, records: list[AuditRecord]) -> Iterable[str]:
             person = True
             if not (record.actor and record.reason and record.role):
                 yield f"a {record.action} without actor, role or reason"
-            if state not in (RunState.FAILED, RunState.CANCELLED):
+            # From compensating only while held; the engine refuses it otherwise (tests of hold).
+            if state not in (RunState.FAILED, RunState.CANCELLED, RunState.COMPENSATING):
                 yield f"retried while {state}"
             state = str(RunState.RUNNING)
         elif record.action == "replay" and "state" in record.after:  # of an undo: its run compensates again
