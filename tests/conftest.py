@@ -34,6 +34,8 @@ def pytest_sessionfinish() -> None:
 
 
 FAILED = pytest.StashKey[bool]()
+#: The session's scratch database, from when the test database has been migrated.
+SCRATCH: list[ScratchDatabase] = []
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +46,12 @@ def django_db_setup(
     keep = django_db_keepdb and not django_db_createdb
     with django_db_blocker.unblock():
         made = setup_databases(verbosity=0, interactive=False, aliases={"default"}, keepdb=keep)
+        # Copied now: tests that flush the database take with them what migrations put there (groups and permissions).
+        SCRATCH.append(ScratchDatabase.make())
     yield
+    while SCRATCH:
+        with django_db_blocker.unblock():
+            SCRATCH.pop().drop()
     if not django_db_keepdb:
         with django_db_blocker.unblock():
             teardown_databases(made, verbosity=0)
@@ -54,11 +61,10 @@ def django_db_setup(
 def scratch_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[ScratchDatabase]:
     """A database for committed data, copied from pytest-django's freshly migrated one."""
     with django_db_blocker.unblock():
-        scratch = ScratchDatabase.make()
         try:
-            yield scratch
+            yield SCRATCH[0]
         finally:
-            scratch.drop()
+            SCRATCH.pop().drop()
 
 
 @pytest.fixture
