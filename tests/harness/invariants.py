@@ -135,8 +135,8 @@ def _history(run: Run, records: list[AuditRecord]) -> Iterable[str]:
             person = True
             if not (record.actor and record.reason and record.role):
                 yield f"a {record.action} without actor, role or reason"
-            # From compensating only while held; the engine refuses it otherwise (tests of hold).
-            if state not in (RunState.FAILED, RunState.CANCELLED, RunState.COMPENSATING):
+            held = state == RunState.COMPENSATING and run.definition.spec["on_failure"]["hold"] is not None
+            if state not in (RunState.FAILED, RunState.CANCELLED) and not held:
                 yield f"retried while {state}"
             state = str(RunState.RUNNING)
         elif record.action == "replay" and "state" in record.after:  # of an undo: its run compensates again
