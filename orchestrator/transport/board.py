@@ -1,7 +1,7 @@
 """Shared memory between a worker process and its supervisor: what is claimed, what has begun, what is asked.
 
 The process writes what it holds and what it runs; the supervisor reads it, also after the process was killed, and
-writes whether the running handler is to stop. So a crash tells exactly which attempt it cost: items before the current
+writes whether the running handler is to stop and how long the lease holds. So a crash tells exactly which attempt it cost: items before the current
 one had ended, the current one had begun, later ones had not.
 """
 
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 _HEADER = struct.Struct("=iiddii")  # items, current (-1: none), begun at, timeout, stop asked (code), settled up to
 _ITEM = struct.Struct("=qiqd")  # id, attempt, token, timeout
 _STOP_OFFSET = 24
+_LEASE = struct.Struct("=d")  # monotonic time up to which the process's lease is sure to hold
+_ITEMS = _HEADER.size + _LEASE.size
 
 STOP_REASONS = {1: "the run was cancelled", 2: "the run is past its deadline", 3: "the run was cancelled by force"}
 
@@ -60,7 +62,7 @@ class Board:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._map = mmap.mmap(-1, _HEADER.size + capacity * _ITEM.size)
+        self._map = mmap.mmap(-1, _ITEMS + capacity * _ITEM.size)
         self.clear()
 
     def clear(self) -> None:
@@ -72,7 +74,7 @@ class Board:
     def hold(self, items: Sequence[Item]) -> None:
         """A batch has been claimed; nothing of it has begun."""
         for i, item in enumerate(items[: self._capacity]):
-            _ITEM.pack_into(self._map, _HEADER.size + i * _ITEM.size, item.id, item.attempt, item.token, item.timeout)
+            _ITEM.pack_into(self._map, _ITEMS + i * _ITEM.size, item.id, item.attempt, item.token, item.timeout)
         _HEADER.pack_into(self._map, 0, min(len(items), self._capacity), -1, 0.0, 0.0, 0, 0)
 
     def begin(self, index: int, timeout: float) -> None:
@@ -89,7 +91,16 @@ class Board:
         code = struct.unpack_from("=i", self._map, _STOP_OFFSET)[0]
         return STOP_REASONS.get(code)
 
+    def is_leased(self) -> bool:
+        """Whether the process may take on more: one that was paused past its lease may not, and will be replaced."""
+        until: float = _LEASE.unpack_from(self._map, _HEADER.size)[0]
+        return time.monotonic() < until
+
     # The supervisor's side.
+
+    def lease(self, until: float) -> None:
+        """The lease holds up to this monotonic time."""
+        _LEASE.pack_into(self._map, _HEADER.size, until)
 
     def ask_stop(self, step_id: int, code: int) -> None:
         """Asks the running handler to stop, if it is still that of ``step_id``."""
@@ -100,5 +111,5 @@ class Board:
     def read(self) -> Snapshot:
         """What the process holds now."""
         count, current, begun_at, timeout, _, _ = _HEADER.unpack_from(self._map, 0)
-        items = [Item(*_ITEM.unpack_from(self._map, _HEADER.size + i * _ITEM.size)) for i in range(count)]
+        items = [Item(*_ITEM.unpack_from(self._map, _ITEMS + i * _ITEM.size)) for i in range(count)]
         return Snapshot(items, current, begun_at, timeout)

@@ -118,6 +118,7 @@ class Pool:
             self._serial += 1
             name = f"{self._name}.{self._serial}"
             board = Board(settings.ORCHESTRATOR.max_batch * 2)
+            board.lease(time.monotonic() + settings.ORCHESTRATOR.lease_seconds)
             lease_id = leases.register(self._db(), uuid.uuid4(), name, self._queues)
             connections.close_all()
             reading, writing = os.pipe()
@@ -193,9 +194,12 @@ class Pool:
         children = list(self._children.values())
         if not children:
             return
+        until = time.monotonic() + settings.ORCHESTRATOR.lease_seconds  # noted before, so never later than the record's
         alive = leases.renew(self._db(), [c.lease_id for c in children])
         for child in children:
-            if child.lease_id not in alive:
+            if child.lease_id in alive:
+                child.board.lease(until)
+            else:
                 # Paused past its lease: its work has been given to others, and it must not go on with it.
                 log.warning("worker process %s has lost its lease; it is replaced", child.name)
                 self._kill(child, Cause.WORKER_LOST, None)

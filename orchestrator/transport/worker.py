@@ -36,6 +36,8 @@ _HEARTBEAT = 15.0
 #: Tickets of one fan-out that go on circulating when its shards are short.
 SHORT_TICKETS = 4
 _TTL = 30
+#: Seconds between tickets that a process without a lease hands on.
+_TICKET_BACK = 0.05
 
 
 class Connections:
@@ -74,8 +76,12 @@ class TicketWorker(SimpleWorker):
         self._popping = False
         self._beat_at = 0.0
         self._connections = Connections(holder.worker)
+        self._board = board
         batch = Batch(self._connections.main, self._connections.watch, board)
-        self.drainer = Drainer(self._connections.main, holder, queues, batch, lambda: self._stop_requested)
+        self.drainer = Drainer(self._connections.main, holder, queues, batch, self._is_leaving)
+
+    def _is_leaving(self) -> bool:
+        return self._stop_requested or not self._board.is_leased()
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Uses a ticket up, with more of the same kind from the queue's head while their work is proven short."""
@@ -86,6 +92,11 @@ class TicketWorker(SimpleWorker):
             return
         if self._is_surplus(ref):
             self._used(ref).execute()
+            return
+        if not self._board.is_leased():
+            # Paused past its lease, and about to be replaced: what it claimed now would cost an attempt.
+            tickets.publish(self.connection, [ref])
+            time.sleep(_TICKET_BACK)
             return
         left = self.drainer.drain([ref, *self._more(ref)])
         if left:

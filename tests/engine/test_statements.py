@@ -115,7 +115,7 @@ def test_the_hot_statements_use_their_indexes(filled):
         "wake_due": ({"limit": 100}, ("workflow_steps_due", "workflow_steps_waiting")),
         "release_claims": ({"ids": ids, "attempts": [1] * n, "tokens": [1] * n}, ("workflow_steps_pkey",)),
         "release_shards": (
-            {"runs": runs, "steps": ["a"] * n, "counts": [3] * n},
+            {"runs": runs, "steps": ["a"] * n, "counts": [3] * n, "states": ["queued"] * n},
             ("workflow_steps_pending",),
         ),
         "close_unstarted": ({"run": runs[0], "reason": "cancel"}, ("workflow_steps_run_step_shard_key",)),

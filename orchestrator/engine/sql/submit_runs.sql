@@ -1,9 +1,10 @@
 -- Makes runs with their first steps, fan-out counters and tickets, in one statement; and wakes the dispatcher.
 -- A run whose idempotency key is taken is left out (a concurrent holder of the key is waited for): its id does not come
 -- back, and nothing of it is made.
+-- One moment for all times of a run, to the microsecond; not now(), which is when the caller's transaction began.
 -- Index: workflow_runs_idempotency_key.
-WITH asked AS (
-    SELECT * FROM unnest(
+WITH asked AS MATERIALIZED (
+    SELECT a.*, clock_timestamp() AS moment FROM unnest(
         %(ids)s::uuid[], %(definitions)s::bigint[], %(workflows)s::text[], %(versions)s::int[], %(subjects)s::text[],
         %(labels)s::text[], %(node_states)s::text[], %(pendings)s::int[], %(current_steps)s::text[], %(inputs)s::text[],
         %(keys)s::text[], %(deadlines)s::float8[], %(on_deadlines)s::text[], %(delays)s::float8[],
@@ -19,12 +20,12 @@ WITH asked AS (
     SELECT a.id, a.definition_id, a.workflow, a.version, a.subject_id, a.labels::jsonb, 'running', a.node_states, a.pending,
            a.current_step, a.input::jsonb, a.key, a.deadline, a.on_deadline, %(actor)s,
            a.lock_name, a.on_lock_conflict, a.exclusive_key, a.after_runs::uuid[], a.parent_run, a.parent_step,
-           clock_timestamp(),
-           CASE WHEN a.delay > 0 THEN clock_timestamp() + a.delay * interval '1 second' END,
-           CASE WHEN a.delay > 0 OR a.held THEN NULL ELSE clock_timestamp() END,
+           a.moment,
+           CASE WHEN a.delay > 0 THEN a.moment + a.delay * interval '1 second' END,
+           CASE WHEN a.delay > 0 OR a.held THEN NULL ELSE a.moment END,
            CASE WHEN a.delay > 0 OR a.held THEN NULL
-                ELSE least(clock_timestamp() + a.deadline * interval '1 second', a.deadline_cap) END,
-           clock_timestamp()
+                ELSE least(a.moment + a.deadline * interval '1 second', a.deadline_cap) END,
+           a.moment
     FROM asked a
     ON CONFLICT (workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, definition_id
