@@ -1,8 +1,8 @@
 """Shared memory between a worker process and its supervisor: what is claimed, what has begun, what is asked.
 
 The process writes what it holds and what it runs; the supervisor reads it, also after the process was killed, and
-writes whether the running handler is to stop and how long the lease holds. So a crash tells exactly which attempt it cost: items before the current
-one had ended, the current one had begun, later ones had not.
+writes whether the running handler is to stop and how long the lease holds. So a crash tells exactly which attempt it
+cost: items before the current one had ended, the current one had begun, later ones had not.
 """
 
 from __future__ import annotations
