@@ -1,5 +1,5 @@
 """Django's admin over every model: to look at, not to edit. What may be done goes through ``engine.operate``."""
 
-from dashboard.admin import bulk, history, limits, plumbing, runs
+from dashboard.admin import bulk, history, limits, plumbing, runs, views
 
-__all__ = ["bulk", "history", "limits", "plumbing", "runs"]
+__all__ = ["bulk", "history", "limits", "plumbing", "runs", "views"]

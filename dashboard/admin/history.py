@@ -7,10 +7,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from dashboard.admin.actions import ask_why
-from dashboard.admin.base import OfRun, RunWorkflowFilter, WorkflowFilter
+from dashboard.admin.base import OfRun, ReadOnlyAdmin, RunWorkflowFilter, WorkflowFilter
 from orchestrator.core.mask import mask_error
 from orchestrator.engine import operate
-from orchestrator.models import Attempt, AuditRecord, DeadLetter
+from orchestrator.models import Attempt, AuditRecord, DeadLetter, Incident
 
 
 @admin.register(Attempt)
@@ -76,6 +76,14 @@ class DeadLetterAdmin(OfRun):
             done="discarded",
             perform=lambda letter, actor, form: operate.discard_dead_letter(letter.pk, actor, form["reason"]),
         )
+
+
+@admin.register(Incident)
+class IncidentAdmin(ReadOnlyAdmin):
+    """What people noted about failures that belong together."""
+
+    list_display = ("id", "owner", "note", "fixed_in", "fixed_at", "updated_by", "updated_at")
+    search_fields = ("owner__exact", "fixed_in__exact")
 
 
 @admin.register(AuditRecord)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from dashboard.admin.base import ReadOnlyAdmin, run_link
-from orchestrator.models import Beat, Lease, Outbox, Rollup, RollupDelta
+from orchestrator.models import Beat, Lease, Outbox, Rollup, RollupDelta, RollupHour
 
 admin.site.site_header = "Switchyard"
 admin.site.site_title = "Switchyard admin"
@@ -56,4 +56,12 @@ class RollupDeltaAdmin(ReadOnlyAdmin):
     """Increments not yet folded in."""
 
     list_display = ("id", "metric", "labels", "value")
+    search_fields = ("metric__exact",)
+
+
+@admin.register(RollupHour)
+class RollupHourAdmin(ReadOnlyAdmin):
+    """What counters rose by within an hour, for the charts."""
+
+    list_display = ("hour", "metric", "labels", "value")
     search_fields = ("metric__exact",)

@@ -3,9 +3,9 @@
 from orchestrator.models.alert import Alert
 from orchestrator.models.bulk import BulkItem, BulkOperation
 from orchestrator.models.definition import Definition
-from orchestrator.models.history import Attempt, AuditRecord, DeadLetter
+from orchestrator.models.history import Attempt, AuditRecord, DeadLetter, Incident
 from orchestrator.models.limits import ApiToken, Lock, Pause, Schedule, Topic
-from orchestrator.models.plumbing import Beat, Lease, Outbox, Rollup, RollupDelta
+from orchestrator.models.plumbing import Beat, Lease, Outbox, Rollup, RollupDelta, RollupHour
 from orchestrator.models.run import Run
 from orchestrator.models.step import Compensation, FanOut, Step
 
@@ -21,12 +21,14 @@ __all__ = [
     "DeadLetter",
     "Definition",
     "FanOut",
+    "Incident",
     "Lease",
     "Lock",
     "Outbox",
     "Pause",
     "Rollup",
     "RollupDelta",
+    "RollupHour",
     "Run",
     "Schedule",
     "Step",

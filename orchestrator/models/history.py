@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -65,6 +67,27 @@ class DeadLetter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workflow} {self.step} {self.shard}".strip()
+
+
+class Incident(models.Model):
+    """What people noted about failures that belong together. Which do is looked up; it is known by its fingerprints."""
+
+    fingerprints = ArrayField(models.TextField(), help_text="Failures that it is about.")
+    owner = models.TextField(db_default="", help_text="Who looks after it.")
+    note = models.TextField(db_default="")
+    fixed_in = models.TextField(db_default="", help_text="What holds the fix: a version, a release, a change.")
+    fixed_at = models.DateTimeField(null=True, help_text="What fails alike after this came back.")
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+    updated_by = models.TextField(db_default="")
+
+    class Meta:
+        db_table = "workflow_incidents"
+        ordering = ["-id"]
+        indexes = [GinIndex(fields=["fingerprints"], name="workflow_incidents_alike")]
+
+    def __str__(self) -> str:
+        return f"incident {self.pk}"
 
 
 class AuditRecord(models.Model):

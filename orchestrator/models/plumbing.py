@@ -100,3 +100,24 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.metric} {self.value}"
+
+
+class RollupHour(models.Model):
+    """What a counter rose by within one hour, for the charts; kept for some weeks.
+
+    The hour is that of the fold, a few seconds after the event while a dispatcher runs.
+    """
+
+    metric = models.TextField()
+    labels = models.JSONField(default=dict)
+    hour = models.DateTimeField(help_text="Beginning of the hour.")
+    value = models.FloatField()
+
+    class Meta:
+        db_table = "workflow_rollup_hours"
+        constraints = [
+            models.UniqueConstraint(fields=["hour", "metric", "labels"], name="workflow_rollup_hours_hour_metric_key")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.metric} +{self.value} in {self.hour:%Y-%m-%d %H}:00"

@@ -119,6 +119,13 @@ class Run(models.Model):
                 condition=Q(stop__isnull=False) & ~Q(state__in=TERMINAL),
             ),
             GinIndex(fields=["labels"], name="workflow_runs_labels", opclasses=["jsonb_path_ops"]),
+            models.Index(fields=["-id"], name="workflow_runs_partial", condition=Q(compensation=Undo.PARTIAL)),
+            models.Index(
+                fields=["-finished_at"],
+                name="workflow_runs_missed",
+                condition=Q(state__in=TERMINAL)
+                & (Q(deadline_missed_at__isnull=False) | Q(finished_at__gt=models.F("deadline_at"))),
+            ),
         ]
 
     def __str__(self) -> str:

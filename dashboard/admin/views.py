@@ -1,0 +1,16 @@
+"""Saved views of the runs page."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from dashboard.admin.base import ReadOnlyAdmin
+from dashboard.models import SavedView
+
+
+@admin.register(SavedView)
+class SavedViewAdmin(ReadOnlyAdmin):
+    """Saved and deleted on the runs page."""
+
+    list_display = ("name", "query", "owner", "created_at")
+    search_fields = ("name", "owner__exact")
