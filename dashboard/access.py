@@ -26,9 +26,19 @@ def role_of(user: User | AnonymousUser) -> str:
         return ROLES[-1]
     known: str | None = getattr(user, "_switchyard_role", None)
     if known is None:
-        groups = set(user.groups.filter(name__in=ROLES).values_list("name", flat=True))
-        known = next((role for role in reversed(ROLES) if role in groups), "")
+        known = next((role for role in reversed(ROLES) if role in groups_of(user)), "")
         user._switchyard_role = known  # type: ignore[attr-defined]
+    return known
+
+
+def groups_of(user: User | AnonymousUser) -> frozenset[str]:
+    """Names of the user's groups, roles among them. Read once for a request."""
+    if not user.is_authenticated:
+        return frozenset()
+    known: frozenset[str] | None = getattr(user, "_switchyard_groups", None)
+    if known is None:
+        known = frozenset(user.groups.values_list("name", flat=True))
+        user._switchyard_groups = known  # type: ignore[attr-defined]
     return known
 
 
@@ -44,8 +54,7 @@ def actor_of(request: HttpRequest) -> Actor:
 
 def person(user: User | AnonymousUser) -> Actor:
     """A signed-in user as an actor, with the groups whose approvals they may give."""
-    groups = frozenset(user.groups.values_list("name", flat=True)) if user.is_authenticated else frozenset[str]()
-    return Actor(user.get_username(), role_of(user), groups)
+    return Actor(user.get_username(), role_of(user), groups_of(user))
 
 
 def require_role(role: str = "viewer") -> Callable[[View], View]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dashboard.queries.run_steps import RowView, StepView, attempts_of
+from orchestrator.core.actor import Actor, allows
 from orchestrator.core.mask import mask, mask_error, mask_text
-from orchestrator.core.states import Kind, StepState
+from orchestrator.core.states import Kind, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
+from orchestrator.engine.operate_steps import can_be_skipped, may_answer
 from orchestrator.models import Step
 
 #: Characters of JSON that the page shows of one value.
@@ -55,6 +57,13 @@ class Panel:
     note: str = ""
     log: str = ""
     error: dict[str, str] | None = None
+    may_answer: bool = False
+    may_skip: bool = False
+
+    @property
+    def name(self) -> str:
+        """The step, with its shard where it has one."""
+        return f"{self.shard[:40]} of {self.view.id}" if self.shard else self.view.id
 
     @property
     def shard(self) -> str:
@@ -70,8 +79,11 @@ def preview(value: Any, ref: str | None = None) -> Preview:
     return Preview(text[:PREVIEW], len(text))
 
 
-def panel(facts: Facts, views: list[StepView], step: str, shard: str) -> Panel | None:
-    """The step opened; of a fan-out the shard asked for, else the first that is shown. None: no such step."""
+def panel(facts: Facts, views: list[StepView], step: str, shard: str, actor: Actor) -> Panel | None:
+    """The step opened; of a fan-out the shard asked for, else the first that is shown. None: no such step.
+
+    What ``actor`` may decide about it is offered; the engine checks again.
+    """
     view = next((v for v in views if v.id == step), None)
     if view is None:
         return None
@@ -91,6 +103,10 @@ def panel(facts: Facts, views: list[StepView], step: str, shard: str) -> Panel |
         note=mask_text(row.note) if row.note else "",
         log=mask_text(row.log)[-PREVIEW:] if row.log else "",
         error=mask_error(row.error),
+        may_answer=not facts.run.stop
+        and row.waiting_for == WaitingFor.APPROVAL
+        and may_answer(actor, row.waiting_name),
+        may_skip=not facts.run.stop and can_be_skipped(row.kind, row.state) and allows(actor.role, "operator"),
     )
 
 

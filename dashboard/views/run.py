@@ -7,13 +7,14 @@ import uuid
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from dashboard.access import may, require_role
+from dashboard.access import actor_of, require_role
 from dashboard.queries import artifacts
 from dashboard.queries.run import find_run, run_page, run_tag
 from dashboard.queries.run_actions import actions
 from dashboard.queries.run_panel import panel
 from dashboard.queries.run_steps import SHARD_FILTERS
 from dashboard.render import live_page, not_modified
+from orchestrator.core.actor import allows
 
 SHOW = ("all", "open", "failed")
 
@@ -25,8 +26,9 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     found = find_run(run_id)
     if found is None:
         raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
-    operator = may(request.user, "operator")
-    tag = run_tag(found, request.get_full_path(), operator)
+    actor = actor_of(request)
+    operator = allows(actor.role, "operator")
+    tag = run_tag(found, request.get_full_path(), actor.role, sorted(actor.groups))
     if (same := not_modified(request, tag)) is not None:
         return same
     get = {name: _text(request.GET.get(name, "")) for name in ("show", "step", "shard", "shards", "state")}
@@ -41,10 +43,11 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     context = {
         "page": page,
         "run": found,
-        "panel": panel(page.facts, page.views, get["step"], get["shard"]) if get["step"] else None,
+        "panel": panel(page.facts, page.views, get["step"], get["shard"], actor) if get["step"] else None,
         "panel_missing": get["step"],
         "actions": actions(found, operator, waits_for_approval=page.waits_for_approval),
         "artifacts": artifacts.of_run(found.id),
+        "back": request.get_full_path(),
     }
     return live_page(request, "run/index.html", context, tag=tag)
 

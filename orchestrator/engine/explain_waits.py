@@ -16,7 +16,12 @@ from orchestrator.engine.explain_words import (
     span,
     times,
 )
+from orchestrator.engine.versions import is_unserved
 from orchestrator.models import Step, Topic
+
+
+#: What happens when nobody answers an approval in time, by ``on_timeout``.
+WITHOUT_AN_ANSWER = {"fail": "the step fails", "approve": "it counts as approved", "skip": "the step is skipped"}
 
 
 def row_sentence(facts: Facts, row: Step, name: str) -> str:
@@ -48,6 +53,8 @@ def why_queued(facts: Facts, row: Step) -> str:
     workers = facts.workers(queue)
     if not workers:
         return f"no worker serves the queue {queue}"
+    if row.note and is_unserved(row.note):
+        return row.note
     return f"{number(workers, 'worker serves', 'workers serve')} the queue {queue}"
 
 
@@ -80,8 +87,8 @@ def _approval(facts: Facts, row: Step, name: str) -> str:
     spec = facts.plan.by_id[row.step].spec.approval if row.step in facts.plan.by_id else None
     if spec is None or row.ready_at is None:
         return text
-    then = {"fail": "the step fails", "approve": "it counts as approved", "skip": "the step is skipped"}
-    return f"{text}; without an answer by {clock(row.ready_at, facts.now)} {then.get(spec.on_timeout, 'it goes on')}"
+    then = WITHOUT_AN_ANSWER.get(spec.on_timeout, "it goes on")
+    return f"{text}; without an answer by {clock(row.ready_at, facts.now)} {then}"
 
 
 def _children(facts: Facts, row: Step, name: str) -> str:

@@ -37,17 +37,28 @@ def reject_step(step_id: int, actor: Actor, reason: str) -> None:
     _answer(step_id, actor, reason, "reject", End(step_id, StepState.FAILED, Cause.ERROR, error))
 
 
+def may_answer(actor: Actor, group: str | None) -> bool:
+    """Whether the actor may give or refuse an approval that waits for ``group``: its members, and admins."""
+    return allows(actor.role, "admin") or (allows(actor.role, "operator") and (not group or group in actor.groups))
+
+
 def _answer(step_id: int, actor: Actor, reason: str, action: str, end: End) -> None:
     require(actor, "operator", reason)
     with caller_transaction() as conn:
         edit, row = _locked(conn, step_id)
-        group = row.waiting_name or ""
-        if group and group not in actor.groups and not allows(actor.role, "admin"):
-            raise NotAllowed(f"{actor.name} is not in the group {group}, which alone may answer this approval")
+        if not may_answer(actor, row.waiting_name):
+            raise NotAllowed(
+                f"{actor.name} is not in the group {row.waiting_name}, which alone may answer this approval"
+            )
         if row.state != StepState.WAITING or row.waiting_for != WaitingFor.APPROVAL or edit.stopping:
             raise Conflict(f"step {_name(row)} is {row.state}; it does not wait for an approval")
         _end(conn, edit, row, end, Audit(action, _told(row), json.dumps({"state": end.state}), actor.name, actor.role,
              reason.strip()), WaitingFor.APPROVAL)  # fmt: skip
+
+
+def can_be_skipped(kind: str, state: str) -> bool:
+    """Whether a row may be skipped: a step or shard, not an undo, that has not begun or waits."""
+    return kind == "step" and state in (StepState.WAITING, StepState.QUEUED, StepState.PENDING)
 
 
 def skip_step(step_id: int, actor: Actor, reason: str) -> None:
@@ -60,8 +71,7 @@ def skip_step(step_id: int, actor: Actor, reason: str) -> None:
     require(actor, "operator", reason)
     with caller_transaction() as conn:
         edit, row = _locked(conn, step_id)
-        may = row.kind == "step" and row.state in (StepState.WAITING, StepState.QUEUED, StepState.PENDING)
-        if not may or edit.stopping:
+        if not can_be_skipped(row.kind, row.state) or edit.stopping:
             raise Conflict(f"step {_name(row)} is {row.state}; only a step that waits or is queued can be skipped")
         after = json.dumps({"state": StepState.SKIPPED})
         record = Audit("skip", _told(row), after, actor.name, actor.role, reason.strip())
