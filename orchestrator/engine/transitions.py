@@ -40,9 +40,14 @@ def settle(conn: Connection, closures: Sequence[Closure]) -> tuple[list[Any], li
     return locked.fetchall(), changed.fetchall()
 
 
-def submit_runs(conn: Connection, openings: Sequence[Opening], actor: str, wake: bool) -> set[UUID]:
-    """Makes runs with their first rows and tickets; the ids of those made (the others' idempotency keys are taken)."""
-    params = parameters.of_openings(openings, actor, wake)
+def submit_runs(
+    conn: Connection, openings: Sequence[Opening], actor: str, wake: bool, *, confirm: str | None = None
+) -> set[UUID]:
+    """Makes runs with their first rows and tickets; the ids of those made.
+
+    The others' idempotency keys are taken; or their definition is no longer the latest of workflow ``confirm``.
+    """
+    params = {**parameters.of_openings(openings, actor, wake), "confirm": confirm}
     return {row.id for row in rows(conn, sql("submit_runs"), params)}
 
 
@@ -184,6 +189,11 @@ def _insert_outbox(conn: Connection, edits: Sequence[RunEdit]) -> None:
             for step, (queue, n) in e.tickets.items()
         ],
     )
+
+
+def note_unserved(conn: Connection, run_id: UUID, step: str, note: str) -> None:
+    """Notes why queued rows of a step stay queued although a worker took their ticket."""
+    put(conn, sql("note_unserved"), {"run": run_id, "step": step, "note": note})
 
 
 def note_children(conn: Connection, row_id: int, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db.models import Count, Q
@@ -38,3 +39,16 @@ def missing_handlers(spec: WorkflowSpec) -> list[str]:
         if not registry.find(spec.workflow, c.handler, "compensation")
     ]
     return list(dict.fromkeys(steps + undos))
+
+
+_UNSERVED = re.compile(r"worker \S+ has no handler \S+ for it\b")
+
+
+def unserved(worker: str, handler: str) -> str:
+    """Why a step stays queued although a worker took its ticket; kept on its row until it is claimed."""
+    return f"worker {worker} has no handler {handler} for it, so it stays queued until one that has takes it"
+
+
+def is_unserved(note: str) -> bool:
+    """Whether the note of a queued row is such a sentence; what a handler said last may be there instead."""
+    return _UNSERVED.match(note) is not None

@@ -25,6 +25,7 @@ from orchestrator.engine.pauses import Watch
 from orchestrator.engine.plans import Node, Plan, load_plan
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.transitions import Closure, Holder, Ticket
+from orchestrator.engine.versions import unserved
 from orchestrator.engine.work import Work, from_claim, from_made
 from orchestrator.transport.batch import Batch
 from orchestrator.transport.tickets import TicketRef
@@ -90,6 +91,8 @@ class Drainer:
         kind, spec = ("step", node.spec) if node else ("compensation", plan.compensations.get(ref.step))
         if spec is None or registry.find(plan.workflow, spec.handler, kind) is None:  # type: ignore[arg-type]
             log.warning("no handler here for %s of %s v%s: left queued", ref.step, plan.workflow, plan.version)
+            lacks = unserved(self._holder.worker, spec.handler if spec else ref.step)
+            transitions.note_unserved(self._connect(), ref.run_id, ref.step, lacks)
             return False
         return True
 

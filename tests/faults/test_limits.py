@@ -44,6 +44,28 @@ def test_a_topic_of_one_is_never_two(world, processes):
     assert max(b - a for a, b in itertools.pairwise(starts)) < 1.5
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_five_hundred_short_steps_take_turns_on_one_slot(world):
+    """C56: from eight processes; never two, no pause while others wait, and no run is left behind."""
+    world.ready(8)
+    runs = [on_gpu(world, list(range(50)), {"a": "sleep:0.02"}, subject=f"s{i}") for i in range(10)]
+    ended = world.finish(*runs, timeout=240)
+    assert {run.state for run in ended} == {"done"}
+    entries = [e for e in world.ledger.of("a", ("start", "end")) if e.shard]
+    assert most_at_once(entries) == 1 and len(entries) == 2 * 500
+    gaps = [b.at - a.at for a, b in itertools.pairwise(entries) if (a.event, b.event) == ("end", "start")]
+    waits = [
+        (started - created).total_seconds()
+        for started, created in Step.objects.filter(topic="gpu").values_list("started_at", "created_at")
+    ]
+    mean = sum(waits) / len(waits)
+    took = entries[-1].at - entries[0].at
+    print(f"\n500 steps of 20 ms on one slot, 8 processes: {took:.1f} s, longest pause {max(gaps) * 1000:.0f} ms,")
+    print(f"waited {mean:.2f} s in the mean, {max(waits):.2f} s at most")
+    assert max(gaps) < 1.0 and max(waits) < 10 * mean
+
+
 def test_a_killed_holder_frees_its_slot(world):
     """C54."""
     world.start(2)
