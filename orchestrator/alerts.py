@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import urllib.request
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.core.mail import send_mail
 from django.db import transaction
+from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from orchestrator.core.mask import mask_text
 from orchestrator.models import Alert
@@ -49,8 +49,8 @@ def _send_one() -> int:
         return 0
 
 
-def _later(attempts: int) -> datetime:
-    return timezone.now() + timedelta(seconds=min(5 * 2**attempts, 3600))
+def _later(attempts: int) -> CombinedExpression:
+    return Now() + timedelta(seconds=min(5 * 2**attempts, 3600))
 
 
 def payload(alert: Alert) -> dict[str, Any]:

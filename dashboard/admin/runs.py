@@ -113,7 +113,8 @@ def _retry_preview(run: Run) -> list[str]:
     lines = [f"Executed again: {_named(item)} ({item.why})" for item in found.steps[:10]]
     if len(found.steps) > 10:
         lines.append(f"… and {len(found.steps) - 10} more")
-    return lines
+    calls = [f"{name} ({number})" for name, number in list(found.side_effects.items())[:10]]
+    return [*lines, f"Calls to the outside made again: {', '.join(calls)}"] if calls else lines
 
 
 def _named(item: Any) -> str:

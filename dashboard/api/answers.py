@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -140,6 +140,9 @@ class RetryItem(_Shape):
     shard: str
     why: str
     attempt: int
+    side_effects: list[str] = Field(
+        description="Calls that earlier attempts marked with ctx.external; they would be made again."
+    )
 
 
 class RetryPreview(_Shape):
@@ -148,6 +151,7 @@ class RetryPreview(_Shape):
     dry_run: bool
     steps: list[RetryItem]
     kept: list[str]
+    side_effects: dict[str, int] = Field(description="How many of the steps would make each of those calls again.")
 
 
 class SubjectAnswer(_Shape):
@@ -199,7 +203,10 @@ class TopicItem(_Shape):
 
     name: str
     limit: int | None
+    origin: Literal["runtime", "settings", "definition", "none"]
     set_by: str
+    defined: int | None
+    configured: int | None
     running: int
     waiting: int
     updated_at: datetime | None

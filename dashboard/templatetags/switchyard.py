@@ -9,7 +9,6 @@ from typing import Any
 
 from django import template
 from django.http import HttpRequest, QueryDict
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
@@ -17,6 +16,7 @@ from dashboard import nav, words
 from orchestrator.core.durations import format_duration
 from orchestrator.core.mask import mask_text
 from orchestrator.engine import pauses
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.pauses import Paused
 
 register = template.Library()
@@ -74,6 +74,20 @@ def duration(seconds: float | dt.timedelta | None) -> str:
 
 
 @register.filter
+def rough(seconds: float | None) -> str:
+    """Seconds in one unit, for figures that are estimates: ``250 ms``, ``12 s``, ``4.5 m``, ``2.1 h``."""
+    if seconds is None or seconds == "":
+        return "–"
+    for unit, size, most in (("ms", 0.001, 1), ("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
+        if seconds < most:
+            break
+    else:
+        unit, size = "d", 86400
+    value = seconds / size
+    return f"{value:.0f}\u00a0{unit}" if value >= 10 or value == round(value) else f"{value:.1f}\u00a0{unit}"
+
+
+@register.filter
 def took(end: dt.datetime | None, start: dt.datetime | None) -> str:
     """The time between two moments; a dash while one is missing."""
     return duration(end - start) if end and start else "–"
@@ -95,7 +109,7 @@ def when(moment: dt.datetime | None) -> SafeString:
 
 def clock(moment: dt.datetime) -> str:
     """The text of :func:`when` alone."""
-    moment, now = moment.astimezone(dt.UTC), timezone.now().astimezone(dt.UTC)
+    moment, now = moment.astimezone(dt.UTC), record_now()
     if moment.date() == now.date():
         return moment.strftime("%H:%M:%S")
     day = f"{moment.day} {moment:%b}"
@@ -117,7 +131,7 @@ def until(moment: dt.datetime | None) -> SafeString:
 def _age(moment: dt.datetime | None, way: str) -> SafeString:
     if moment is None:
         return DASH
-    seconds = (timezone.now() - moment).total_seconds()
+    seconds = (record_now() - moment).total_seconds()
     seconds = max(seconds, 0.0) if way == "since" else -seconds
     moment = moment.astimezone(dt.UTC)
     return format_html(

@@ -26,7 +26,8 @@ from orchestrator.models import Run
 
 #: Rows of a preview that are listed one by one.
 LISTED = 20
-_STATUS = {Conflict: 409, Invalid: 422, NotAllowed: 403, NotFound: 404}
+#: HTTP status of what the engine refuses.
+STATUS: dict[type[SwitchyardError], int] = {Conflict: 409, Invalid: 422, NotAllowed: 403, NotFound: 404}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -77,7 +78,7 @@ def _serve(
         try:
             act(actor_of(request), reason.replace("\x00", "\ufffd").encode("utf-8", "replace").decode())
         except SwitchyardError as error:
-            problem, status = error, _STATUS.get(type(error), 422)
+            problem, status = error, STATUS.get(type(error), 422)
         else:
             messages.success(request, done)
             home = reverse("run", args=[run.id])
@@ -87,7 +88,7 @@ def _serve(
     try:
         shown = context()
     except SwitchyardError as error:
-        problem, status = problem or error, status if status != 200 else _STATUS.get(type(error), 422)
+        problem, status = problem or error, status if status != 200 else STATUS.get(type(error), 422)
         shown = {"title": f"{run.workflow} {run.subject_id}", "refused": True}
     told = sentences(upper_first(problem.message)) if problem else ""
     layout = FRAGMENT if is_fragment(request) else PAGE
@@ -128,9 +129,11 @@ def _cancel_context(run: Run, force: bool) -> dict[str, Any]:
 
 def _retry_context(run: Run, from_step: str | None) -> dict[str, Any]:
     seen = operate.preview_retry(run.id, from_step)
-    again = [
-        (f"{item.step} {item.shard}".strip(), f"{_WHY.get(item.why, item.why)}, attempt {item.attempt}")
-        for item in seen.steps
+    again = [(_name(item), f"{_WHY.get(item.why, item.why)}, attempt {item.attempt}") for item in seen.steps]
+    calls = [
+        (effect, f"by {', '.join(by[:LISTED])}{f' and {len(by) - LISTED} more' if len(by) > LISTED else ''}")
+        for effect in seen.side_effects
+        for by in [[_name(item) for item in seen.steps if effect in item.side_effects]]
     ]
     new_deadline = f"It gets a new deadline, {span(run.deadline_seconds)} from now."
     return {
@@ -141,12 +144,17 @@ def _retry_context(run: Run, from_step: str | None) -> dict[str, Any]:
         "danger": False,
         "lists": [
             ("Will run again", again[:LISTED], max(len(again) - LISTED, 0)),
+            ("Calls to the outside that will be made again", calls[:LISTED], max(len(calls) - LISTED, 0)),
             ("Keeps its result", [(name, "") for name in seen.kept[:LISTED]], max(len(seen.kept) - LISTED, 0)),
         ],
         "hidden": [],
         "steps": [node.id for node in plan(run.definition_id).nodes],
         "from_step": from_step or "",
     }
+
+
+def _name(item: operate.RetryItem) -> str:
+    return f"{item.step} {item.shard}".strip()
 
 
 _WHY = {"blocked": "was not reached", "undone": "was undone", "chosen": "chosen"}

@@ -88,7 +88,7 @@ def check_size(total: int) -> None:
 
 
 def _side_effects(verb: BulkVerb, chosen: str, params: list[Any]) -> dict[str, int] | None:
-    """Rows that would run again and marked a call to the outside when they last ran."""
+    """Rows that would run again and marked calls to the outside when they ran before."""
     if verb in (BulkVerb.DISCARD, BulkVerb.CANCEL):
         return {}
     again = "s.state = 'cancelled' OR s.undone_at IS NOT NULL"
@@ -102,7 +102,10 @@ def _side_effects(verb: BulkVerb, chosen: str, params: list[Any]) -> dict[str, i
         UNION SELECT s.id, s.external
         FROM c JOIN workflow_dead_letters d ON d.id = c.letter_id JOIN workflow_steps s ON s.id = d.step_row_id
         WHERE d.state = 'open' AND s.external IS NOT NULL"""
-    query = f"WITH c AS MATERIALIZED ({chosen}) SELECT x.external, count(*) FROM ({steps}) x GROUP BY 1"
+    query = f"""
+        WITH c AS MATERIALIZED ({chosen})
+        SELECT m.name, count(*) FROM ({steps}) x CROSS JOIN LATERAL string_to_table(x.external, E'\\n') AS m(name)
+        GROUP BY 1"""
     try:
         found = patiently(lambda: _fetch(query, params), PATIENCE)
     except TooBroad:

@@ -104,9 +104,16 @@ def join(conn: Connection, limit: int = LIMIT) -> int:
     return sum(safely(r.run_id, partial(_join, conn, r.run_id, r.id)) for r in due)
 
 
+#: Of a step that was undone and runs again, the children that it had before count no more (their default key tells).
+#: ``before``: ended before a person let the step run again.
 _CHILDREN = """
-SELECT id, workflow, subject_id, state, cause, output::text AS output FROM workflow_runs
-WHERE parent_step_id = %s AND state IN ('done', 'failed', 'cancelled') ORDER BY id
+SELECT c.id, c.workflow, c.subject_id, c.state, c.cause, c.output::text AS output,
+       coalesce(c.finished_at < s.first_started_at, false) AS before
+FROM workflow_runs c JOIN workflow_steps s ON s.id = c.parent_step_id
+WHERE c.parent_step_id = %s AND c.state IN ('done', 'failed', 'cancelled')
+  AND (c.idempotency_key IS NULL OR NOT starts_with(c.idempotency_key, 'child:' || s.id || ':')
+       OR split_part(c.idempotency_key, ':', 3) = s.generation::text)
+ORDER BY c.id
 """
 
 
@@ -116,7 +123,13 @@ def _join(conn: Connection, run_id: UUID, row_id: int) -> int:
         row = rows(conn, "SELECT step, kind FROM workflow_steps WHERE id = %s", [row_id])[0]
         if edit is None:
             return 0
-        end = _ending(edit, row, row_id, rows(conn, _CHILDREN, [row_id]))
+        ended = rows(conn, _CHILDREN, [row_id])
+        again = [c for c in ended if c.before and c.state != RunState.DONE and not edit.stopping]
+        for child in again:
+            _retry_ended(conn, child.id)
+        if again:
+            return len(again)
+        end = _ending(edit, row, row_id, ended)
         return len(end_rows(conn, edit, [end], "children"))
 
     return in_transaction(conn, work)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from orchestrator.core.errors import NotFound
 from orchestrator.core.mask import mask, mask_error, mask_text
 from orchestrator.core.states import Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.estimate import Estimate, at_risk, estimate, estimates
 from orchestrator.engine.explain import brief, briefs, where
 from orchestrator.engine.plans import Node, Plan
@@ -39,7 +39,7 @@ def run_json(run_id: uuid.UUID) -> dict[str, Any]:
     run = Run.objects.select_related("parent_step").filter(pk=run_id).first()
     if run is None:
         raise NotFound(f"there is no run {run_id}")
-    now, compiled = timezone.now(), plan(run.definition_id)
+    now, compiled = record_now(), plan(run.definition_id)
     rows = list(Step.objects.filter(run=run).order_by("ordinal", "id"))
     children: dict[int, list[str]] = defaultdict(list)
     for child, step in Run.objects.filter(parent_run=run).order_by("id").values_list("id", "parent_step"):
@@ -77,7 +77,7 @@ def run_item(
 
     ``found`` is its estimate and ``words`` its sentence where the caller has them.
     """
-    now, compiled = now or timezone.now(), plan(run.definition_id)
+    now, compiled = now or record_now(), plan(run.definition_id)
     shards = {f.step: (_finished(run, f.done, f.total - f.open), f.total) for f in run.fan_outs.all()}
     return {
         **_common(run, compiled, shards, now),
@@ -94,7 +94,7 @@ def for_items(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 def run_items(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """A page of runs, with their estimates: a few queries for the page, not for each run."""
-    page, now = list(runs), timezone.now()
+    page, now = list(runs), record_now()
     found, words = estimates(page, now), briefs(page, now)
     return [run_item(run, now, found[run.id], words[run.id]) for run in page]
 

@@ -14,9 +14,9 @@ from statistics import median
 
 from django.core.cache import cache
 from django.db.models import F, Max, Min, OuterRef, QuerySet, Subquery
-from django.utils import timezone
 
 from orchestrator.core.states import Kind, RunState, StepState
+from orchestrator.engine.clock import record_now
 from orchestrator.models import Run, Step
 
 SAMPLE = 200
@@ -47,7 +47,7 @@ def estimate(run: Run, now: datetime | None = None, reached: datetime | None = N
 
     ``reached``: when the run came to its current step, where the caller knows.
     """
-    now = now or timezone.now()
+    now = now or record_now()
     if run.state != RunState.RUNNING or run.stop:
         return None
     history = _history(run.workflow, run.version, run.current_step)
@@ -74,7 +74,7 @@ def estimate(run: Run, now: datetime | None = None, reached: datetime | None = N
 
 def at_risk(run: Run, found: Estimate | None, now: datetime | None = None) -> bool:
     """Whether a running run, not yet overdue, has more than one chance in ten to miss its deadline."""
-    now = now or timezone.now()
+    now = now or record_now()
     if found is None or run.deadline_at is None or run.deadline_at <= now:
         return False
     return found.p90 > run.deadline_at
@@ -82,7 +82,7 @@ def at_risk(run: Run, found: Estimate | None, now: datetime | None = None) -> bo
 
 def estimates(runs: Iterable[Run], now: datetime | None = None) -> dict[uuid.UUID, Estimate | None]:
     """Estimates of a page of runs: one query, and one for each (workflow, version, step) that is not kept yet."""
-    page, now = list(runs), now or timezone.now()
+    page, now = list(runs), now or record_now()
     live = [run.id for run in page if run.state == RunState.RUNNING and not run.stop]
     made = Step.objects.filter(run=OuterRef("pk"), step=OuterRef("current_step")).order_by().values("created_at")[:1]
     rows = Run.objects.filter(pk__in=live).annotate(reached=Subquery(made)).values_list("pk", "reached") if live else []

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Q
-from django.utils import timezone
 
 from orchestrator.core.states import NodeState, RunState, StepState, StopReason, WaitingFor
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.explain_words import DID, at_in, clock, error_text, label, listed, number, span
 from orchestrator.models import Definition, FanOut, Run, Step
 
@@ -28,7 +28,7 @@ def brief(run: Run, now: datetime | None = None) -> str:
 
 def briefs(runs: Sequence[Run], now: datetime | None = None) -> dict[uuid.UUID, str]:
     """The same of many runs, by id. Reads three tables once each, through their keys."""
-    now = now or timezone.now()
+    now = now or record_now()
     live = [run for run in runs if run.state == RunState.RUNNING]
     nodes = _nodes(live) if live else {}
     active = {run.id: _active(run, nodes.get(run.definition_id, ())) for run in live}

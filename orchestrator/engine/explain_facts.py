@@ -8,9 +8,9 @@ from datetime import datetime
 from functools import cached_property
 
 from django.db.models import Case, Count, Q, Value, When
-from django.utils import timezone
 
 from orchestrator.core.states import STEP_LIVE, Kind, RunState, StepState, WaitingFor, is_terminal
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.reading import plan
 from orchestrator.models import AuditRecord, Lease, Pause, Run, Step
@@ -59,7 +59,7 @@ class Facts:
 
     def __init__(self, run: Run, now: datetime | None = None) -> None:
         self.run = run
-        self.now = now or timezone.now()
+        self.now = now or record_now()
         self.plan: Plan = plan(run.definition_id)
         self.steps: dict[str, Tally] = defaultdict(Tally)
         self.undo = Tally()

@@ -1,4 +1,4 @@
-"""Topics and queues as people see them, and setting a topic's limit."""
+"""Queues as people see them, and setting a topic's limit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from orchestrator.core.actor import Actor, require
-from orchestrator.core.errors import Invalid, NotFound
-from orchestrator.core.states import StepState, WaitingFor
+from orchestrator.core.errors import Invalid
+from orchestrator.core.states import StepState
 from orchestrator.engine import audit, gates
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.db import caller_connection, notify
-from orchestrator.models import Definition, Lease, Pause, Step, Topic
+from orchestrator.models import Lease, Pause, Step, Topic
 
 MAX_LIMIT = 2**31 - 1
 
 
 def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = "") -> None:
-    """Sets a topic's cluster-wide limit, from now on; it wins over the definition's. ``None``: unlimited; 0 pauses.
+    """Sets a topic's cluster-wide limit, from now on; it wins over the settings' and the
+    definition's. ``None``: unlimited; 0 pauses.
 
     Raises:
         NotAllowed: the actor's role is below operator.
@@ -45,44 +46,11 @@ def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = ""
             notify(conn)
 
 
-def topic(name: str) -> dict[str, Any]:
-    """A topic's limit and what it holds.
-
-    Raises:
-        NotFound: nobody has set a limit for it, and no definition or open step names it.
-    """
-    row = Topic.objects.filter(pk=name).first()
-    held = Step.objects.filter(topic=name).aggregate(
-        running=Count("pk", filter=Q(state=StepState.RUNNING)),
-        waiting=Count("pk", filter=Q(state=StepState.WAITING, waiting_for=WaitingFor.TOPIC)),
-    )
-    defined = _defined_limits().get(name) if row is None or not row.set_by else None
-    if row is None and defined is None and not any(held.values()):
-        raise NotFound(f"there is no topic {name!r}: no definition names it and nobody has set its limit")
-    limit = row.limit if row and (row.set_by or row.limit is not None) else defined and defined["limit"]
-    return {
-        "name": name,
-        "limit": limit,
-        "set_by": row.set_by if row else "",
-        "running": held["running"],
-        "waiting": held["waiting"],
-        "updated_at": row.updated_at if row else None,
-    }
-
-
-def _defined_limits() -> dict[str, dict[str, Any]]:
-    """Topics of the newest version of each workflow."""
-    newest = Definition.objects.order_by("workflow", "-version").distinct("workflow").values_list("spec", flat=True)
-    return {
-        step["topic"]["name"]: step["topic"] for spec in newest for step in spec.get("steps", []) if step.get("topic")
-    }
-
-
 def queues() -> list[dict[str, Any]]:
     """Every queue that is configured, holds work or is served: ``{queue, depth, oldest_seconds, running, workers,
     paused}``. ``depth`` counts the shards and steps that wait for a worker, ``oldest_seconds`` how long the first has.
     """
-    now = timezone.now()
+    now = record_now()
     waiting = Step.objects.filter(state=StepState.QUEUED).order_by().values("queue")
     queued: dict[str, Any] = {row["queue"]: row for row in waiting.annotate(depth=Count("pk"), oldest=Min("ready_at"))}
     running = dict(

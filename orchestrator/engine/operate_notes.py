@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from orchestrator.core.actor import Actor, require
@@ -12,7 +12,7 @@ from orchestrator.core.errors import Conflict, Invalid
 from orchestrator.core.states import RunState
 from orchestrator.core.text import clean
 from orchestrator.engine import history, transitions
-from orchestrator.engine.db import caller_transaction
+from orchestrator.engine.db import caller_transaction, rows
 from orchestrator.engine.edit import Audit
 from orchestrator.engine.operate_runs import lock_run
 
@@ -27,8 +27,8 @@ def extend_run(run_id: UUID | str, deadline: str, actor: Actor, reason: str) -> 
         Conflict: the run has ended or is stopping.
     """
     require(actor, "operator", reason)
-    until = _time(deadline)
     with caller_transaction() as conn:
+        until = _time(deadline, rows(conn, "SELECT clock_timestamp() AS now")[0].now)
         row, _ = lock_run(conn, run_id)
         if row.state != RunState.RUNNING or row.stop or row.deadline_at is None:
             doing = "not started yet" if row.deadline_at is None and not row.stop else row.state
@@ -40,8 +40,7 @@ def extend_run(run_id: UUID | str, deadline: str, actor: Actor, reason: str) -> 
         history.insert_audit(conn, [(row.id, record)])
 
 
-def _time(text: str) -> datetime:
-    now = datetime.now(UTC)
+def _time(text: str, now: datetime) -> datetime:
     try:
         until = now + timedelta(seconds=parse_duration(text))
     except BadDuration:

@@ -15,7 +15,7 @@ from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Conflict, NotFound
 from orchestrator.core.states import RUN_TERMINAL, Cause, RunState, StopReason
 from orchestrator.engine import retry as retries
-from orchestrator.engine import transitions
+from orchestrator.engine import retry_preview, transitions
 from orchestrator.engine.db import Connection, caller_transaction, notify, rows, sql
 from orchestrator.engine.edit import Audit, RunEdit
 from orchestrator.engine.outputs import reader
@@ -142,12 +142,14 @@ def _must_be_retriable(row: Any) -> None:
 
 
 def preview_retry(run_id: UUID | str, from_step: str | None = None) -> RetryPreview:
-    """What a retry would run again and what it would keep. Changes nothing. Raises as :func:`retry_run`."""
+    """What a retry would run again, what it would keep, and which calls to the outside it would make again.
+
+    Changes nothing. Raises as :func:`retry_run`.
+    """
     with caller_transaction() as conn:
         row, plan = lock_run(conn, run_id)
         _must_be_retriable(row)
-        chosen = retries.choose(conn, row, plan, from_step, None)
-        return RetryPreview(chosen.items, chosen.kept)
+        return retry_preview.preview(conn, row, plan, from_step)
 
 
 def preview_cancel(run_id: UUID | str, force: bool = False) -> CancelPreview:

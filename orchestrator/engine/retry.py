@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.core.errors import Invalid
@@ -16,20 +16,28 @@ from orchestrator.engine.plans import Plan
 
 @dataclass(frozen=True)
 class RetryItem:
-    """A step or shard that runs again: why (failed, cancelled, blocked, undone, chosen), and as which attempt."""
+    """A step or shard that runs again: why (failed, cancelled, blocked, undone, chosen), and as which attempt.
+
+    ``side_effects``: calls that earlier attempts marked with ``ctx.external``; they would be made again.
+    """
 
     step: str
     shard: str
     why: str
     attempt: int
+    side_effects: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class RetryPreview:
-    """``steps`` run again; ``kept`` ids of steps of which at least a part keeps its result."""
+    """``steps`` run again; ``kept`` ids of steps of which at least a part keeps its result.
+
+    ``side_effects``: how many of the steps would make each call to the outside again, by the name they gave it.
+    """
 
     steps: list[RetryItem]
     kept: list[str]
+    side_effects: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

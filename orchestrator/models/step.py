@@ -41,7 +41,7 @@ class Step(models.Model):
     progress = models.FloatField(null=True)
     note = models.TextField(null=True, help_text="What the handler last said of its progress.")
     log = models.TextField(null=True, help_text="What the handler logged, the newest 20,000 characters.")
-    external = models.TextField(null=True, help_text="The last call to the outside that the attempt marked.")
+    external = models.TextField(null=True, help_text="Calls to the outside that its attempts have marked, one a line.")
     topic = models.TextField(null=True)
     lock_name = models.TextField(null=True)
     undoes = models.ForeignKey(

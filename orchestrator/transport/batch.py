@@ -48,6 +48,7 @@ class Batch:
         self._begun_at = 0.0
         self._reports: dict[tuple[int, int, int], dict[str, Any]] = {}
         self._report_at = 0.0
+        self._wake = threading.Event()
         threading.Thread(target=self._watch, name="switchyard-watch", daemon=True).start()
 
     def run(self, works: list[Work], pace: Pace) -> list[Closure]:
@@ -92,18 +93,27 @@ class Batch:
         return self._board.stop_asked()
 
     def report(self, work: Work, **what: Any) -> None:
-        """Keeps what a handler says of itself until the watcher writes it, at most about once a second."""
+        """Keeps what a handler says of itself until the watcher writes it, at most about once a second.
+
+        Calls to the outside it writes at once.
+        """
         with self._lock:
             kept = self._reports.setdefault(work.fence, {})
-            if "log" in what and "log" in kept:
-                what["log"] = f"{kept['log']}\n{what['log']}"
+            for name in ("log", "external"):  # one a line
+                if name in what and name in kept:
+                    what[name] = f"{kept[name]}\n{what[name]}"
             kept.update(what)
+        if "external" in what:
+            # At once, beside the handler: the call may be the one that kills this process.
+            self._report_at = 0.0
+            self._wake.set()
 
     # The watching thread.
 
     def _watch(self) -> None:
         while True:
-            time.sleep(_TICK)
+            self._wake.wait(_TICK)
+            self._wake.clear()
             try:
                 if self._current >= 0 and time.monotonic() - self._begun_at > PATIENCE:
                     self._unburden()

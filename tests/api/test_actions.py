@@ -111,7 +111,8 @@ def test_a_dry_run_changes_nothing(api: Caller) -> None:
     status, preview = api("POST", f"/runs/{run.pk}/retry", {"dry_run": True})
     assert status == 200
     assert preview["dry_run"] is True
-    assert {"step", "shard", "why", "attempt"} == set(preview["steps"][0])
+    assert {"step", "shard", "why", "attempt", "side_effects"} == set(preview["steps"][0])
+    assert preview["side_effects"] == {}
     run.refresh_from_db()
     assert run.state == "failed"
     assert api.error("POST", f"/runs/{run.pk}/retry", {"dry_run": True, "from_step": "nope"})[2] == "from_step"

@@ -42,6 +42,10 @@ class Command(base.Command):
 
 
 def _preview_text(preview: RetryPreview) -> str:
-    rows = [[item.step, item.shard, item.why, item.attempt] for item in preview.steps]
+    rows = [
+        [item.step, item.shard, item.why, item.attempt, ", ".join(item.side_effects) or "–"] for item in preview.steps
+    ]
+    heads = ("executed again", "shard", "because", "attempt", "calls to the outside")
     kept = f"\n\nKept: {', '.join(preview.kept)}" if preview.kept else ""
-    return f"{table(('executed again', 'shard', 'because', 'attempt'), rows)}{kept}"
+    again = ", ".join(f"{name} ({number})" for name, number in preview.side_effects.items())
+    return f"{table(heads, rows)}{kept}\n\nCalls to the outside that would be made again: {again or 'none was marked'}"

@@ -189,6 +189,10 @@ def _detach(ctx: Any, argument: str) -> None:
     submit("kit-solo", "free", {"do": ctx.input.get("child", {})}, detach=True)
 
 
+def _external(ctx: Any, argument: str) -> None:
+    ctx.external(argument)
+
+
 def _ok(ctx: Any, argument: str) -> None:
     """Nothing."""
 
