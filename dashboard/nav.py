@@ -20,13 +20,19 @@ SELECT
     WHERE NOT (state IN ('cancelled', 'done', 'failed')) LIMIT {BOUND + 1}) live),
   (SELECT count(*) FROM (SELECT 1 FROM workflow_runs
     WHERE state = 'running' AND deadline_at < now() LIMIT {BOUND + 1}) overdue),
-  (SELECT count(*) FROM (SELECT 1 FROM workflow_dead_letters WHERE state = 'open' LIMIT {BOUND + 1}) dead)
+  (SELECT count(*) FROM (SELECT 1 FROM workflow_dead_letters WHERE state = 'open' LIMIT {BOUND + 1}) dead),
+  (SELECT count(*) FROM (SELECT 1 FROM workflow_steps
+    WHERE state = 'waiting' AND waiting_for = 'approval' LIMIT {BOUND + 1}) asked),
+  (SELECT count(*) FROM (SELECT 1 FROM workflow_bulk_operations WHERE state = 'running' LIMIT {BOUND + 1}) bulk)
 """
 
 
 @dataclass(frozen=True)
 class Item:
-    """One entry. ``tone`` colours the count: hot, bad or nothing; ``key`` follows "g" on the keyboard."""
+    """One entry. ``tone`` colours the count: hot, bad or nothing; ``key`` follows "g" on the keyboard.
+
+    ``counted`` names what is counted, for the address of the count in the page; empty: nothing is.
+    """
 
     title: str
     url: str
@@ -35,6 +41,7 @@ class Item:
     current: bool
     count: int | None
     tone: str
+    counted: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,8 @@ _ENTRIES = [
         ("Runs", "runs", "list", "r", "live", ""),
         ("Overdue", "overdue", "timer", "v", "overdue", "hot"),
         ("Dead letters", "dead-letters", "archive-x", "d", "dead", "bad"),
-        ("Approvals", "approvals", "stamp", "p", "", ""),
+        ("Approvals", "approvals", "stamp", "p", "asked", ""),
+        ("Bulk operations", "bulk-latest", "list-checks", "b", "bulk", ""),
         ("Where is it?", "where", "map-pin", "w", "", ""),
     ],
     [
@@ -87,7 +95,7 @@ def shell(request: HttpRequest) -> Shell:
                 continue
             count = counts.get(counted)
             current = request.path == url or (url != "/" and request.path.startswith(url))
-            group.append(Item(title, url, icon, key, current, count, tone if count else ""))
+            group.append(Item(title, url, icon, key, current, count, tone if count else "", counted))
         groups.append(group)
     return Shell(groups, role_of(request.user), environment(), theme(request))
 
@@ -113,5 +121,5 @@ def _url(name: str) -> str:
 def _counts() -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(_COUNTS)
-        live, overdue, dead = cursor.fetchone()
-    return {"live": live, "overdue": overdue, "dead": dead}
+        live, overdue, dead, asked, bulk = cursor.fetchone()
+    return {"live": live, "overdue": overdue, "dead": dead, "asked": asked, "bulk": bulk}

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import QueryDict
 
 from orchestrator.core.errors import Invalid, NotFound
-from orchestrator.core.states import Cause, DeadLetterState, RunState, StepState
+from orchestrator.core.states import Cause, DeadLetterState, RunState, StepState, Undo
 
 
 def only(params: QueryDict, *known: str) -> None:
@@ -52,6 +52,7 @@ FILTERS: list[dict[str, Any]] = [
     described("version", "Version of the definition.", type="integer"),
     _choices("state", "State of the run", RunState),
     _choices("cause", "Cause recorded on the run", Cause),
+    _choices("compensation", "How far the undo is", Undo),
     described("subject_id", "The subject."),
     described("label", "key:value; can be repeated."),
     described("step", "Runs that stand at this step, or stood there when they ended."),

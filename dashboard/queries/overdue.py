@@ -11,7 +11,6 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from dashboard.nav import BOUND
 from dashboard.queries.paging import bounded_count
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.states import RunState
@@ -24,14 +23,9 @@ LOOKED_AT = 100
 KEPT = 15
 MISSED_FOR = timedelta(hours=24)
 
-# Through the index on the end, over the newest that ended and no more.
-_MISSED = f"""
-SELECT id FROM (
-  SELECT id, finished_at, deadline_at, deadline_missed_at FROM workflow_runs
-  WHERE state IN ('cancelled', 'done', 'failed') AND finished_at > %s ORDER BY finished_at DESC LIMIT {BOUND}) ended
-WHERE deadline_missed_at IS NOT NULL OR finished_at > deadline_at
-ORDER BY finished_at DESC LIMIT {LIST}
-"""
+#: Ended after the deadline: the predicate of the index ``workflow_runs_missed``, word for word.
+MISSED = "state IN ('cancelled', 'done', 'failed') AND (deadline_missed_at IS NOT NULL OR finished_at > deadline_at)"
+_MISSED = f"SELECT id FROM workflow_runs WHERE {MISSED} AND finished_at > %s ORDER BY finished_at DESC LIMIT {LIST}"
 
 
 @dataclass(frozen=True)

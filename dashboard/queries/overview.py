@@ -12,8 +12,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from dashboard.nav import BOUND
+from dashboard.queries.charts import Failed, failed
 from dashboard.queries.dead_letters import Group, groups
-from dashboard.queries.overdue import risky_runs
+from dashboard.queries.overdue import MISSED, risky_runs
 from dashboard.queries.queues import Queue, Worker, queues, workers
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.states import RunState
@@ -26,6 +27,11 @@ def _bounded(table: str, where: str) -> str:
     return f"(SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {where} LIMIT {BOUND + 1}) x)"
 
 
+# Stopped and not ended: the small index of such runs.
+_HELD = (
+    "stop IS NOT NULL AND NOT (state IN ('cancelled', 'done', 'failed')) "
+    "AND compensation = 'pending' AND hold_until IS NOT NULL"
+)
 _COUNTS = f"""
 SELECT
   {_bounded("workflow_runs", "state = 'running'")} AS running,
@@ -35,6 +41,10 @@ SELECT
   (SELECT min(stopped_at) FROM workflow_runs
     WHERE state = 'compensating' AND stop IS NOT NULL
       AND NOT (state IN ('cancelled', 'done', 'failed'))) AS undoing_since,
+  {_bounded("workflow_runs", "compensation = 'partial'")} AS partial,
+  {_bounded("workflow_runs", _HELD)} AS held,
+  (SELECT min(hold_until) FROM workflow_runs WHERE {_HELD}) AS held_until,
+  {_bounded("workflow_runs", f"{MISSED} AND finished_at > now() - interval '24 hours'")} AS missed,
   {_bounded("workflow_steps", "state = 'queued'")} AS queued,
   (SELECT finished_at FROM workflow_runs WHERE state IN ('cancelled', 'done', 'failed')
     ORDER BY finished_at DESC LIMIT 1) AS last_end
@@ -49,13 +59,20 @@ GROUP BY waiting_for
 
 @dataclass(frozen=True)
 class Counts:
-    """The tiles. ``waits``: what steps wait for, with how many; times are the worst of each."""
+    """The tiles. ``waits``: what steps wait for, with how many; times are the worst of each.
+
+    ``partial``: ended runs whose undo is incomplete. ``held``: stopped, their undo waits for an operator until then.
+    """
 
     running: int
     overdue: int
     worst: datetime | None
     compensating: int
     undoing_since: datetime | None
+    partial: int
+    held: int
+    held_until: datetime | None
+    missed: int
     queued: int
     last_end: datetime | None
     retrying: int
@@ -81,6 +98,7 @@ class Overview:
     queues: list[Queue]
     workers: list[Worker]
     dispatcher: Beat | None
+    failed: Failed
     now: datetime
 
     @property
@@ -97,6 +115,11 @@ class Overview:
     def deepest(self) -> Queue | None:
         """The queue with most to do, if any has something."""
         return max((queue for queue in self.queues if queue.depth), key=lambda queue: queue.depth, default=None)
+
+    @property
+    def stuck(self) -> list[Queue]:
+        """Queues with work and nobody to do it."""
+        return [queue for queue in self.queues if queue.mark == "down"]
 
     @property
     def silent(self) -> float:
@@ -122,6 +145,7 @@ def overview() -> Overview:
         queues(found),
         found,
         Beat.objects.filter(name="dispatcher").first(),
+        failed(),
         timezone.now(),
     )
 

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from dashboard.nav import BOUND
 from dashboard.queries.overview import Overview
-from dashboard.queries.queues import Queue
 from orchestrator.engine.explain_words import listed, number, span
 
 
@@ -35,15 +34,18 @@ class Opening:
 
 def opening(page: Overview) -> Opening:
     """The state of the system in a sentence or three, worst first."""
-    told = [*_machinery(page), *_lateness(page), *_failures(page), *_queues(page.queues)]
-    if told:
-        mark = (
-            "down" if page.dispatcher_gone or _stuck(page.queues) else "overdue" if page.counts.overdue else "at_risk"
-        )
-        if not page.counts.overdue and not page.counts.at_risk and page.dead_total and not _stuck(page.queues):
-            mark = "down" if page.dispatcher_gone else "dead"
-        return Opening(mark, _joined(told))
-    return _calm(page)
+    told = [*_machinery(page), *_undo(page), *_lateness(page), *_queues(page), *_failures(page), *_unusual(page)]
+    return Opening(_mark(page), _joined(told)) if told else _calm(page)
+
+
+def _mark(page: Overview) -> str:
+    """The mark of the worst that is told."""
+    c = page.counts
+    if page.dispatcher_gone or page.dispatcher_missing or page.stuck or c.partial:
+        return "down"
+    if c.overdue or c.held:
+        return "overdue"
+    return "at_risk" if c.at_risk else "dead" if page.dead_total else "late"
 
 
 def _many(count: int) -> str:
@@ -73,14 +75,40 @@ def _lateness(page: Overview) -> list[list[Part]]:
     if not c.overdue and not c.at_risk:
         return []
     if not c.overdue:
-        risky = (
-            "1 run waits past its deadline" if c.at_risk == 1 else f"{_many(c.at_risk)} runs wait past their deadline"
-        )
-        return [[Part(risky, "/overdue/"), Part(" and will be late.")]]
+        risky = "1 run" if c.at_risk == 1 else f"{_many(c.at_risk)} runs"
+        its = "its deadline" if c.at_risk == 1 else "their deadlines"
+        return [[Part(f"{risky} will probably miss {its}", "/overdue/"), Part(".")]]
     late = "1 run is overdue" if c.overdue == 1 else f"{_many(c.overdue)} runs are overdue"
     by = f", {'' if c.overdue == 1 else 'the worst '}by {_ago(page, c.worst)}" if c.worst else ""
     more = f", and {_many(c.at_risk)} more probably will be" if c.at_risk else ""
     return [[Part(late, "/overdue/"), Part(f"{by}{more}.")]]
+
+
+def _undo(page: Overview) -> list[list[Part]]:
+    c, told = page.counts, []
+    if c.partial:
+        undone = (
+            "1 run was not undone completely"
+            if c.partial == 1
+            else f"{_many(c.partial)} runs were not undone completely"
+        )
+        told.append([Part(undone, "/runs/?compensation=partial"), Part(".")])
+    if c.held:
+        held = "1 failed run is held" if c.held == 1 else f"{_many(c.held)} failed runs are held"
+        left = (c.held_until - page.now).total_seconds() if c.held_until else 0
+        first = "it is undone" if c.held == 1 else "the first is undone"
+        when = f"; {first} in {_span(left)} unless somebody retries it." if left > 0 else f"; {first} now."
+        told.append([Part(held, "/runs/?state=compensating&compensation=pending"), Part(when)])
+    return told
+
+
+def _unusual(page: Overview) -> list[list[Part]]:
+    """More failures than usual, where that is known."""
+    if not page.failed.is_unusual or page.failed.usual is None:
+        return []
+    usual = round(page.failed.usual)
+    runs = "1 run has failed" if page.failed.today == 1 else f"{page.failed.today:,} runs have failed"
+    return [[Part(runs, "/runs/?state=failed&since=24h"), Part(f" in 24\u00a0h, against {usual:,} as a rule.")]]
 
 
 def _failures(page: Overview) -> list[list[Part]]:
@@ -95,23 +123,33 @@ def _failures(page: Overview) -> list[list[Part]]:
     if top.count * 2 > total:
         share = "all" if top.count == total else _many(top.count)
         return [[*first, Part(f", {share} from one cause: "), Part(f"{top.kind} at {top.place}", link), Part(".")]]
-    return [[*first, Part(".")]]
+    return [[*first, Part(": "), *_causes(page)]]
 
 
-def _stuck(queues: list[Queue]) -> list[Queue]:
-    return [queue for queue in queues if queue.mark == "down"]
+def _causes(page: Overview) -> list[Part]:
+    """Several causes, the most frequent first: ``3 × OSError at transcode, 2 × Timeout at probe and 2 of others.``"""
+    parts: list[Part] = []
+    shown = page.dead[:3]
+    left = page.dead_total - sum(group.count for group in shown)
+    for index, group in enumerate(shown):
+        link = "/dead-letters/?" + urlencode({"fingerprint": group.fingerprint})
+        last = index == len(shown) - 1 and left <= 0
+        parts += [Part(" and " if last else ", ")] if index else []
+        parts.append(Part(f"{_many(group.count)}\u00a0×\u00a0{group.kind} at {group.place}", link))
+    return [*parts, Part(f" and {_many(left)} of other causes." if left > 0 else ".")]
 
 
-def _queues(queues: list[Queue]) -> list[list[Part]]:
-    told = []
-    stuck = _stuck(queues)
+def _queues(page: Overview) -> list[list[Part]]:
+    told, stuck = [], page.stuck
     if stuck:
         names = listed([queue.name for queue in stuck])
         waiting = sum(queue.depth for queue in stuck)
         one = len(stuck) == 1
         verb = f"No worker serves the queue{'' if one else 's'} "
-        told.append([Part(verb), Part(names, "/queues/"), Part(f", where {number(waiting, 'step')} wait.")])
-    slow = next((queue for queue in queues if queue.mark == "late"), None)
+        told.append(
+            [Part(verb), Part(names, "/queues/"), Part(f", where {number(waiting, 'step waits', 'steps wait')}.")]
+        )
+    slow = next((queue for queue in page.queues if queue.mark == "late"), None)
     if slow and slow.oldest:
         text = f" has {number(slow.depth, 'step')} waiting for its {number(slow.workers, 'worker')}."
         told.append([Part("Queue "), Part(slow.name, "/queues/"), Part(text)])
@@ -134,6 +172,6 @@ def _calm(page: Overview) -> Opening:
 
 def _joined(told: list[list[Part]]) -> list[Part]:
     parts: list[Part] = []
-    for sentence in told[:3]:
+    for sentence in told[:5]:
         parts += [Part(" "), *sentence] if parts else sentence
     return parts

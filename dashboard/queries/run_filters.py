@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.core.errors import Invalid
-from orchestrator.core.states import Cause, RunState, StepState
+from orchestrator.core.states import Cause, RunState, StepState, Undo
 from orchestrator.engine.find import (
     MAX_PAGE,
     RunFilters,
@@ -39,8 +39,8 @@ MAX_SECONDS = 36500 * 86400
 def parse(params: Mapping[str, Iterable[str]]) -> RunFilters:
     """Filters from lists of text by parameter, such as ``dict(request.GET.lists())``. Other parameters are left alone.
 
-    An empty value counts as not given. ``state``, ``cause`` and ``step_state`` take several values, repeated or with
-    commas between them; ``label`` (``key:value``) can be repeated.
+    An empty value counts as not given. ``state``, ``cause``, ``compensation`` and ``step_state`` take several values,
+    repeated or with commas between them; ``label`` (``key:value``) can be repeated.
 
     Raises:
         Invalid: for a value that cannot be read, with ``field``.
@@ -189,6 +189,7 @@ _READERS: dict[str, Callable[[str, list[str]], Any]] = {
     "version": _int,
     "state": _words(RunState),
     "cause": _words(Cause),
+    "compensation": _words(Undo),
     "subject_id": _one,
     "label": _labels,
     "step": _one,

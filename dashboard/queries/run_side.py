@@ -158,7 +158,9 @@ def _record(record: AuditRecord) -> TrailEntry:
         state, cause = after.get("state", "changed"), words.cause_words(after.get("cause"))
         return TrailEntry(record.at, f"Run {state}", f"cause: {cause}" if cause and state != "done" else "", False)
     if record.action == "submit":
-        return TrailEntry(record.at, f"Run submitted by {record.actor}", "", person)
+        why = f"“{mask_text(record.reason)}”" if record.reason else ""
+        again = f"once more, from run {after['from']}" if after.get("from") else ""
+        return TrailEntry(record.at, f"Run submitted by {record.actor}", " ".join(filter(None, [again, why])), person)
     role = f" ({record.role})" if record.role else ""
     detail = f"“{mask_text(record.reason)}”" if record.reason else _changes(after)
     return TrailEntry(record.at, f"{record.actor}{role}: {record.action.replace('_', ' ')}", detail, person)

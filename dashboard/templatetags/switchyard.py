@@ -78,11 +78,8 @@ def rough(seconds: float | None) -> str:
     """Seconds in one unit, for figures that are estimates: ``250 ms``, ``12 s``, ``4.5 m``, ``2.1 h``."""
     if seconds is None or seconds == "":
         return "–"
-    for unit, size, most in (("ms", 0.001, 1), ("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
-        if seconds < most:
-            break
-    else:
-        unit, size = "d", 86400
+    units = (("ms", 0.001, 1.0), ("s", 1.0, 120.0), ("m", 60.0, 7200.0), ("h", 3600.0, 172800.0))
+    unit, size = next(((name, size) for name, size, most in units if seconds < most), ("d", 86400.0))
     value = seconds / size
     return f"{value:.0f}\u00a0{unit}" if value >= 10 or value == round(value) else f"{value:.1f}\u00a0{unit}"
 

@@ -53,6 +53,7 @@ class RunFilters:
     version: int | None = None
     state: tuple[str, ...] = ()
     cause: tuple[str, ...] = ()
+    compensation: tuple[str, ...] = ()
     subject_id: str | None = None
     label: tuple[tuple[str, str], ...] = ()
     step: str | None = None
@@ -160,6 +161,8 @@ def _plain(filters: RunFilters) -> Q:
         found &= Q(state__in=filters.state)
     if filters.cause:
         found &= Q(cause__in=filters.cause)
+    if filters.compensation:
+        found &= Q(compensation__in=filters.compensation)
     if filters.parent:
         found &= Q(parent_run=filters.parent)
     if filters.since:

@@ -1,10 +1,10 @@
 """Charts by the hour, notes on incidents, and two small indexes: incomplete undos, missed deadlines."""
-
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.functions.datetime
-import orchestrator.core.states
 from django.db import migrations, models
+
+import orchestrator.core.states
 
 
 class Migration(migrations.Migration):
