@@ -43,6 +43,8 @@ NOT_PURE = ("orchestrator.definitions.publish",)  # it stores
 #: Only transport talks to RQ and Redis. django-rq's own pages are mounted in the admin as they are.
 BROKER = {"rq": (), "redis": (), "valkey": (), "django_rq": ("dashboard.admin",)}
 STATE_WRITER = "orchestrator/engine/transitions.py"
+#: Makes up a past, in databases that may be played with; it changes nothing that is there.
+HISTORY_WRITER = "orchestrator/testing/demo/stamp.py"
 _TABLE = r"(ONLY\s+)?\"?workflow_(runs|steps)\b"
 #: Rows are made, or an update sets (or compares) a state. An update that never names one, of progress say, is no such.
 STATE_SQL = re.compile(
