@@ -63,3 +63,30 @@ def mask_error(error: Any) -> dict[str, str] | None:
     if not isinstance(error, dict):
         return None
     return {"type": str(error.get("type") or "error"), "message": mask_text(str(error.get("message") or ""))}
+
+
+class StillMasked(ValueError):
+    """A value is masked and the original has nothing for its place."""
+
+
+def unmask(value: Any, original: Any, path: str = "") -> Any:
+    """``value`` with what :func:`mask` hid put back from the same place of ``original``.
+
+    Raises:
+        StillMasked: something is masked that ``original`` does not have there; the message names the place.
+    """
+    if isinstance(value, dict):
+        old = original if isinstance(original, dict) else {}
+        return {
+            k: old[k] if v == MASK and k in old and is_secret_key(str(k)) else unmask(v, old.get(k), f"{path}.{k}")
+            for k, v in value.items()
+        }
+    if isinstance(value, list):
+        items = original if isinstance(original, list) else []
+        return [unmask(v, items[n] if n < len(items) else None, f"{path}[{n}]") for n, v in enumerate(value)]
+    if isinstance(value, str) and MASK in value:
+        if isinstance(original, str) and mask_text(original) == value:
+            return original
+        where = path.lstrip(".")[:100] or "the value"
+        raise StillMasked(f"{where} is {MASK} here and there is nothing to put in its place; write the value itself")
+    return value

@@ -22,6 +22,7 @@ from orchestrator.engine.operate_runs import (
     preview_retry,
     retry_run,
 )
+from orchestrator.engine.operate_start import start_run
 from orchestrator.engine.operate_steps import approve_step, reject_step, skip_step
 from orchestrator.engine.pauses import pause, resume
 from orchestrator.engine.retry import RetryItem, RetryPreview
@@ -51,4 +52,5 @@ __all__ = [
     "run_schedule_now",
     "settle_dead_letter",
     "skip_step",
+    "start_run",
 ]
