@@ -74,9 +74,9 @@ def duration(seconds: float | dt.timedelta | None) -> str:
 
 
 @register.filter
-def rough(seconds: float | None) -> str:
+def rough(seconds: float | str | None) -> str:
     """Seconds in one unit, for figures that are estimates: ``250 ms``, ``12 s``, ``4.5 m``, ``2.1 h``."""
-    if seconds is None or seconds == "":
+    if seconds is None or isinstance(seconds, str):
         return "–"
     units = (("ms", 0.001, 1.0), ("s", 1.0, 120.0), ("m", 60.0, 7200.0), ("h", 3600.0, 172800.0))
     unit, size = next(((name, size) for name, size, most in units if seconds < most), ("d", 86400.0))

@@ -22,7 +22,7 @@ PATIENCE = 10.0
 class BulkPreview:
     """``total`` in the set, ``eligible`` of them in a state that allows it now, ``missing`` not there at all.
 
-    ``states``, ``versions`` (``"video-upload v3"``) and ``steps`` count the set, most first. ``side_effects`` counts
+    ``states``, ``versions`` (``"video-upload v3"``) and ``steps`` (which failed) count the set, most first. ``side_effects`` counts
     what would run again of the calls that handlers marked with ``ctx.external``, by the name they gave; None when
     looking took too long.
     """
@@ -46,6 +46,15 @@ _ELIGIBLE = {
     BulkVerb.CANCEL: f"(r.state IN ('running', 'compensating') AND (r.stop IS NULL OR {_HELD}))",
 }
 
+# Where a run failed, or stood when it was stopped. While it undoes, ``current_step`` names a compensation.
+_STEP_OF_RUN = """coalesce(nullif(r.error->>'step', ''), CASE WHEN r.stop IS NULL THEN nullif(r.current_step, '') ELSE (
+    SELECT s.step FROM workflow_steps s WHERE s.run_id = r.id AND s.kind = 'step' AND s.state <> 'skipped'
+    ORDER BY s.state IN ('failed', 'rejected') DESC, s.state = 'cancelled' DESC, s.id DESC LIMIT 1) END)"""
+# An undo is called by what it undoes.
+_STEP_OF_LETTER = """CASE WHEN s.kind = 'compensation' THEN 'undo' || coalesce(' of ' || u.step, ' of the run')
+    ELSE d.step END"""
+_OF_LETTER = "LEFT JOIN workflow_steps s ON s.id = d.step_row_id LEFT JOIN workflow_steps u ON u.id = s.undoes_id"
+
 
 def count(choice: Choice) -> BulkPreview:
     """Counts the set. Changes nothing.
@@ -58,8 +67,8 @@ def count(choice: Choice) -> BulkPreview:
     alias, joined = "r", "workflow_runs r ON r.id = c.run_id"
     if not choice.verb.of_runs:
         alias = "d"
-        joined = f"workflow_dead_letters d ON d.id = c.letter_id LEFT JOIN {joined}"
-    step = "r.current_step" if choice.verb.of_runs else "d.step"
+        joined = f"workflow_dead_letters d ON d.id = c.letter_id {_OF_LETTER} LEFT JOIN {joined}"
+    step = _STEP_OF_RUN if choice.verb.of_runs else _STEP_OF_LETTER
     query = f"""
         WITH c AS MATERIALIZED ({chosen})
         SELECT {alias}.state, {alias}.workflow, {alias}.version, {step}, count(*),

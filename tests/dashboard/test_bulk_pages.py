@@ -11,6 +11,7 @@ from django.test import Client
 from orchestrator.core.actor import Actor
 from orchestrator.engine import bulk
 from orchestrator.engine.find import RunFilters
+from orchestrator.engine.find_dead_letters import DeadLetterFilters
 from orchestrator.models import AuditRecord, BulkOperation, DeadLetter, Run
 from tests.harness.factory import make
 
@@ -79,6 +80,18 @@ def test_all_that_match(sign_in) -> None:
     operation = BulkOperation.objects.get()
     assert (operation.total, operation.filter, operation.reason) == (2, {"state": ["failed"]}, "fixed")
     assert "state failed" in html(client.get(f"/bulk/{operation.pk}/"))
+
+
+def test_steps_are_those_that_failed_and_never_an_undo(db: None) -> None:
+    make("failed")
+    make("partial")
+    make("compensating")
+    make("cancelled")
+    seen = bulk.preview("retry", RunFilters(workflow="video-upload"))
+    assert seen.steps == {"transcode": seen.total}
+    assert seen.total == 4
+    letters = bulk.preview("replay", DeadLetterFilters(workflow="video-upload"))
+    assert letters.steps == {"transcode": 3, "undo of transcode": 1}
 
 
 def test_without_a_filter_all_is_not_offered(sign_in) -> None:
