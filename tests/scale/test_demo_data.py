@@ -1,4 +1,4 @@
-"""The made-up shop: everything the doctor looks at agrees, every kind of run is there, and nobody's runs are mixed in."""
+"""The made-up shop: all that the doctor looks at agrees, every kind of run is there, and nobody's runs are mixed in."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_shop_and_more_can_be_added() -> None:
 def test_it_refuses_a_database_with_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     make("done")
     monkeypatch.setattr("orchestrator.testing.demo.history.is_disposable", lambda _: False)
-    with pytest.raises(CommandError, match="holds runs.*nothing was touched.*--append"):
+    with pytest.raises(CommandError, match=r"holds runs.*nothing was touched.*--append"):
         make_up("--runs", "10")
     assert Run.objects.count() == 1
     for bad in ("0", "-1", "99999999999"):

@@ -16,10 +16,10 @@ class Command(base.Command):
     """Exit code 0: made; 1: the database holds runs."""
 
     help = (
-        "Fill a database with a believable history: several workflows and versions, failures with causes, dead letters, "
-        "runs of every kind under way. For looking at pages and measuring them. What is live stands still: it has no "
-        "handlers. Refuses a database that holds runs, unless its name has test, disposable or scratch as a word, or "
-        "--append."
+        "Fill a database with a believable history: several workflows and versions, failures with causes, dead "
+        "letters, runs of every kind under way. For looking at pages and measuring them. What is live stands "
+        "still: it has no handlers. Refuses a database that holds runs, unless its name has test, "
+        "disposable or scratch as a word, or --append."
     )
 
     def arguments(self, parser: CommandParser) -> None:

@@ -68,7 +68,7 @@ class Row:
 
 @dataclass
 class Outline:
-    """A kind of run. ``weight`` is its share of the ended ones or of the live ones; ``length``: seconds, from and to."""
+    """A kind of run. ``weight`` is its share of the ended ones or of the live ones; ``length``: seconds, between."""
 
     name: str
     plan: Plan

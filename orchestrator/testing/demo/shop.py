@@ -180,7 +180,7 @@ def retried(plans: Plans, weight: float) -> Outline:
 
 def live(plans: Plans) -> list[Outline]:
     """Kinds of runs that are under way. ``weight`` is how many of a hundred; pairs that share a lock stand together."""
-    here = [
+    return [
         at(plans, ORDER, "charge", StepState.RUNNING, name="holds the lock"),
         at(plans, ORDER, "charge", StepState.WAITING, waiting_for=WaitingFor.LOCK, tries=0, a=None, name="wants it",
            waiting_name="account:{account}"),
@@ -193,8 +193,10 @@ def live(plans: Plans) -> list[Outline]:
            due=(86400, 170000), tries=0),
         trying(plans, ORDER, "ship", CARRIER, 2),
         trying(plans, VIDEO4, "transcode", DISK, 1),
-        at(plans, VIDEO3, "transcode", StepState.WAITING, waiting_for=WaitingFor.TOPIC, waiting_name="gpu", tries=0, a=None),
-        at(plans, REPORT, "cool_off", StepState.WAITING, waiting_for=WaitingFor.TIMER, due=(600, 900), length=(30, 280)),
+        at(plans, VIDEO3, "transcode", StepState.WAITING, waiting_for=WaitingFor.TOPIC, waiting_name="gpu", tries=0,
+           a=None),
+        at(plans, REPORT, "cool_off", StepState.WAITING, waiting_for=WaitingFor.TIMER, due=(600, 900),
+           length=(30, 280)),
         at(plans, BOOK, "print", StepState.WAITING, waiting_for=WaitingFor.CHILDREN, waiting_name="started",
            length=(300, 3000)),
         overdue(plans),
@@ -205,7 +207,6 @@ def live(plans: Plans) -> list[Outline]:
         at(plans, REFUND, "check", StepState.QUEUED, length=(2, 25), name="just come"),
         at(plans, VIDEO4, "thumbnail", StepState.RUNNING),
     ]  # fmt: skip
-    return here
 
 
 def at(plans: Plans, key: Key, step: str, state: StepState, **values: Any) -> Outline:

@@ -26,10 +26,10 @@ CREATE TEMP TABLE demo_shape (
     deadline float8, on_deadline text, retries int, missed bool, delayed bool, hold bool, over bool, output jsonb);
 CREATE TEMP TABLE demo_row (
     shape int, pos int, step text, shard text, ordinal int, kind text, state text, queue text, a float8, b float8,
-    tries int, fails int, max_attempts int, cause text, fail_cause text, error jsonb, fail_error jsonb, waiting_for text,
-    waiting_name text, due_lo float8, due_hi float8, topic text, lock text, item jsonb, output jsonb, progress float8,
-    note text, victim text, victim_shard text, undoes_steps text[], undone float8, child int, letter text,
-    fingerprint text);
+    tries int, fails int, max_attempts int, cause text, fail_cause text, error jsonb, fail_error jsonb,
+    waiting_for text, waiting_name text, due_lo float8, due_hi float8, topic text, lock text, item jsonb, output
+    jsonb, progress float8, note text, victim text, victim_shard text, undoes_steps text[], undone float8, child
+    int, letter text, fingerprint text);
 CREATE TEMP TABLE demo_event (
     shape int, pos int, at float8, action text, actor text, role text, reason text, before jsonb, after jsonb);
 CREATE TEMP TABLE demo_fan (
@@ -77,8 +77,8 @@ _AT = "r.submitted + r.length * {} * interval '1 second'"
 _RUNS = f"""
 INSERT INTO workflow_runs (id, definition_id, workflow, version, subject_id, labels, state, cause, compensation, stop,
     current_step, pending, node_states, input, output, error, idempotency_key, retries, parent_run_id, parent_step_id,
-    deadline_seconds, on_deadline, submitted_by, submitted_at, available_at, started_at, deadline_at, deadline_missed_at,
-    updated_at, finished_at, cancel_requested_at, stopped_at, hold_until)
+    deadline_seconds, on_deadline, submitted_by, submitted_at, available_at, started_at, deadline_at,
+    deadline_missed_at, updated_at, finished_at, cancel_requested_at, stopped_at, hold_until)
 SELECT r.id, p.definition_id, p.workflow, p.version, replace(p.subject, '{{n}}', to_char(r.n, 'FM0000000')),
     jsonb_build_object('customer', 'customer' || r.account || '@mail.example',
         'tier', (ARRAY['gold','silver','basic','basic'])[1 + (r.n %% 4)],
@@ -93,7 +93,8 @@ SELECT r.id, p.definition_id, p.workflow, p.version, replace(p.subject, '{{n}}',
     CASE WHEN NOT p.delayed THEN r.submitted + t.deadline * interval '1 second' END,
     CASE WHEN p.missed THEN r.submitted + (t.deadline + 1) * interval '1 second' END,
     {_AT.format(1)}, CASE WHEN p.over THEN {_AT.format(1)} END,
-    CASE WHEN p.stop = 'cancel' THEN {_AT.format("0.798")} END, CASE WHEN p.stop IS NOT NULL THEN {_AT.format("0.8")} END,
+    CASE WHEN p.stop = 'cancel' THEN {_AT.format("0.798")} END,
+    CASE WHEN p.stop IS NOT NULL THEN {_AT.format("0.8")} END,
     CASE WHEN p.hold THEN %(now)s + (900 + 900 * r.noise) * interval '1 second' END
 FROM demo_run r JOIN demo_shape p USING (shape)
 CROSS JOIN LATERAL (SELECT CASE WHEN p.missed AND p.over THEN floor(0.79 * r.length) ELSE p.deadline END AS deadline) t
@@ -143,7 +144,8 @@ INSERT INTO workflow_dead_letters (run_id, step_row_id, workflow, version, step,
     fingerprint, attempts, count, first_at, last_at, closed_at, note)
 SELECT r.id, s.id, p.workflow, p.version, d.step, d.shard, d.letter, d.fail_cause,
     replace(coalesce(d.error, d.fail_error)::text, '{{n}}', r.n::text)::jsonb, d.fingerprint, d.fails, 1,
-    {_AT.format("d.b")}, {_AT.format("d.b")}, CASE WHEN d.letter <> 'open' THEN least({_AT.format("1.05")}, %(now)s) END,
+    {_AT.format("d.b")}, {_AT.format("d.b")},
+    CASE WHEN d.letter <> 'open' THEN least({_AT.format("1.05")}, %(now)s) END,
     CASE WHEN d.letter = 'discarded' THEN 'the customer was called; nothing to repeat' ELSE '' END
 FROM demo_run r JOIN demo_shape p USING (shape) JOIN demo_row d ON d.shape = r.shape AND d.letter IS NOT NULL {_MADE}
 ORDER BY r.submitted
@@ -170,14 +172,15 @@ _COUNTERS = (
         FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.over GROUP BY 2"""),
     _COUNT.format("""%(run_sum)s, jsonb_build_object('workflow', p.workflow, 'state', p.state), sum(r.length)
         FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.over GROUP BY 2"""),
-    _COUNT.format("""%(failed)s, jsonb_build_object('workflow', p.workflow, 'cause', coalesce(p.cause, 'error')), count(*)
+    _COUNT.format("""%(failed)s, jsonb_build_object('workflow', p.workflow, 'cause', p.cause), count(*)
         FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.state = 'failed' GROUP BY 2"""),
     _COUNT.format("""%(missed)s, jsonb_build_object('workflow', p.workflow), count(*)
         FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.missed GROUP BY 2"""),
     _COUNT.format("""%(attempts)s, jsonb_build_object('workflow', p.workflow, 'step', d.step, 'outcome', o.outcome),
         sum(c.n * o.n) FROM (SELECT shape, count(*) AS n FROM demo_run GROUP BY shape) c
         JOIN demo_shape p USING (shape) JOIN demo_row d USING (shape)
-        CROSS JOIN LATERAL (VALUES ('done', (d.state = 'done' AND d.tries > 0)::int), (d.fail_cause, d.fails)) o(outcome, n)
+        CROSS JOIN LATERAL (VALUES ('done', (d.state = 'done' AND d.tries > 0)::int), (d.fail_cause, d.fails))
+        AS o(outcome, n)
         WHERE o.outcome IS NOT NULL AND o.n > 0 GROUP BY 2"""),
     _COUNT.format("""%(wait_bucket)s, jsonb_build_object('queue', d.queue, 'le', w.le), sum(c.n * w.share)
         FROM (SELECT shape, count(*) AS n FROM demo_run GROUP BY shape) c JOIN demo_row d USING (shape)
@@ -186,7 +189,7 @@ _COUNTERS = (
 
 
 def prepare(outlines: Sequence[Outline], children: dict[str, int], leases: Sequence[tuple[str, int, int, str]]) -> None:
-    """Puts the outlines into temporary tables. ``children``: number of the outline by the state of the row that waits."""
+    """Puts the outlines into temporary tables. ``children``: number of the outline by the state of its row."""
     shapes, rows, events, fans = [], [], [], []
     for number, one in enumerate(outlines, start=1):
         shapes.append(_shape(number, one))
@@ -266,5 +269,6 @@ def _metrics() -> dict[str, Any]:
         "run_bucket": metric_names.RUN_DURATION_BUCKET, "run_sum": metric_names.RUN_DURATION_SUM,
         "failed": metric_names.RUNS_FAILED, "missed": metric_names.RUNS_MISSED_DEADLINE,
         "attempts": metric_names.STEP_ATTEMPTS, "wait_bucket": metric_names.STEPS_WAITING_BUCKET,
-        "run_bounds": [float(bound) for bound in bounds[:-1]], "run_labels": [metric_names.bound_label(bound) for bound in bounds],
+        "run_bounds": [float(bound) for bound in bounds[:-1]],
+        "run_labels": [metric_names.bound_label(bound) for bound in bounds],
     }  # fmt: skip
