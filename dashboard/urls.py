@@ -48,6 +48,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("schedules/", schedules.schedules, name="schedules"),
     re_path("^schedules/(?P<verb>pause|resume|run)/$", schedules.act, name="schedule-act"),
     path("queues/", system.queues, name="queues"),
+    path("topics/limit/", system.limit, name="topic-limit"),
     re_path("^(?P<verb>pause|resume)/(?P<kind>workflow|queue)/$", pauses.act, name="pause-act"),
     path("health/", system.health, name="health"),
     path("audit/", system.audit, name="audit"),
