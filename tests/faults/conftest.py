@@ -19,6 +19,7 @@ from tests.harness import ledger
 from tests.harness.invariants import check_invariants
 from tests.harness.live import Live
 from tests.harness.processes import Process
+from tests.harness.receiver import Receiver
 from tests.harness.wait import wait_until
 
 OPERATOR = Actor("olga", "operator")
@@ -101,6 +102,17 @@ def world(live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
         check_invariants()
     else:
         check_invariants(at_rest=False)
+
+
+@pytest.fixture
+def receiver(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """Where alerts of processes started from now on are posted."""
+    server = Receiver()
+    settings.ALERT_WEBHOOK_URL = server.url
+    monkeypatch.setenv("ALERT_WEBHOOK_URL", server.url)
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,49 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
-
-import pytest
 
 from orchestrator.models import Alert
-
-
-class Receiver(http.server.ThreadingHTTPServer):
-    """Keeps what is posted; answers 503 while ``down``."""
-
-    def __init__(self):
-        self.got, self.refused, self.down = [], 0, False
-        super().__init__(("127.0.0.1", 0), _Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/hook"
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.server.down:
-            self.server.refused += 1
-        else:
-            self.server.got.append((self.headers["Idempotency-Key"], json.loads(body)))
-        self.send_response(503 if self.server.down else 204)
-        self.end_headers()
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def receiver(world, settings, monkeypatch):
-    server = Receiver()
-    settings.ALERT_WEBHOOK_URL = server.url
-    monkeypatch.setenv("ALERT_WEBHOOK_URL", server.url)
-    yield server
-    server.shutdown()
 
 
 def test_each_failed_run_is_told_once(world, receiver):

@@ -88,14 +88,17 @@ def test_a_worker_that_comes_back_around_the_end_of_its_lease(world):
         assert Attempt.objects.filter(run=run).count() == row.attempt - 1
 
 
-def test_a_worker_restarted_at_once_under_the_same_name(world):
-    """C28: it does not vouch for the attempt of the one before."""
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_worker_restarted_at_once_under_the_same_name(world, forgotten):
+    """C28: it does not vouch for the attempt of the one before, whether Redis still knows that one or not."""
     world.live.start_dispatcher()
     named = ("worker", "worker", "default", "--name", "w1")
     first = world.live.start(*named)
     run_id = world.submit("tries", {"a": "hold1:x"})
     world.called("a")
     first.kill_all()
+    for key in world.live.redis.keys("rq:worker*") if forgotten else []:
+        world.live.redis.delete(key)
     began = time.monotonic()
     world.live.start(*named)
     world.called("a", 2, timeout=RECOVERED + 10)

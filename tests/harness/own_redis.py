@@ -1,0 +1,46 @@
+"""A Redis of a test's own, for what must not be done to the one that all tests share."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import redis
+
+from orchestrator.services.process import free_port
+from orchestrator.services.valkey import _binary
+from tests.harness.wait import wait_until
+
+
+class OwnRedis:
+    """Listens on 127.0.0.1 and keeps nothing on disk. ``given``: lines of its configuration."""
+
+    def __init__(self, folder: Path, **given: str) -> None:
+        self.port = free_port()
+        words = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "save": "",
+            "appendonly": "no",
+            "dir": str(folder),
+            **given,
+        }
+        arguments = [part for name, value in words.items() for part in (f"--{name.replace('_', '-')}", value)]
+        self._process = subprocess.Popen(
+            [str(_binary()), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=folder
+        )
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.client = redis.Redis.from_url(self.url)
+        wait_until(self._answers, 15)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
+    def stop(self) -> None:
+        """Kills it."""
+        self.client.close()
+        self._process.kill()
+        self._process.wait(10)
