@@ -1,10 +1,12 @@
 """The settings under test. Starts the private servers where DATABASE_URL or REDIS_URL is unset: tests need no set-up.
 
 Tests make databases of their own on that server, and there use Redis database 15, never the one of ``make run``. A
-REDIS_URL that you name must be one that may be emptied.
+REDIS_URL that you name must be one that may be emptied. With ``pytest -n 2`` each process has a Redis database of its
+own: the ones below.
 """
 
 import os
+from urllib.parse import urlsplit
 
 from orchestrator import services
 
@@ -12,8 +14,9 @@ _urls = services.ensure()
 #: Private servers that this session started, as ``services.stop`` names them.
 STARTED = [{"PostgreSQL": "postgres", "Valkey": "valkey"}[name] for name in _urls.started]
 os.environ["DATABASE_URL"] = _urls.database
-if not os.environ.get("REDIS_URL"):
-    os.environ["REDIS_URL"] = _urls.redis.removesuffix("/0") + "/15"
+_own = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+if _own or not os.environ.get("REDIS_URL"):
+    os.environ["REDIS_URL"] = urlsplit(_urls.redis)._replace(path=f"/{15 - int(_own or 0)}").geturl()
 os.environ.setdefault("SECRET_KEY", "tests only")
 os.environ["STATIC_HASHED"] = "no"  # whatever an earlier collectstatic left
 os.environ["DEBUG"] = "no"

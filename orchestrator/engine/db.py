@@ -19,6 +19,8 @@ from django.db import transaction
 from psycopg import errors
 from psycopg.rows import namedtuple_row
 
+from orchestrator.engine.arrays import with_literals
+
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
 
@@ -29,8 +31,9 @@ RETRIED = (errors.DeadlockDetected, errors.SerializationFailure)
 
 @cache
 def sql(name: str) -> str:
-    """The statement kept in ``sql/<name>.sql``."""
-    return (SQL_DIR / f"{name}.sql").read_text()
+    """The statement kept in ``sql/<name>.sql``, without its comments: psycopg remembers how it parsed short ones only."""
+    lines = (line.strip() for line in (SQL_DIR / f"{name}.sql").read_text().splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--"))
 
 
 #: The hot statements find rows by arrays of keys: looking each up by its index is right whatever the tables hold, and
@@ -102,7 +105,7 @@ def caller_connection() -> Connection:
 def put(conn: Connection, statement: str, params: Any = None) -> psycopg.Cursor[Any]:
     """Sends a statement whose rows, if any, are fetched later: in pipeline mode it costs no round trip of its own."""
     cursor = psycopg.Cursor(conn, row_factory=namedtuple_row)
-    cursor.execute(statement, params)
+    cursor.execute(statement, with_literals(params))
     return cursor
 
 

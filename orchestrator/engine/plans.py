@@ -124,6 +124,21 @@ def load_plan(conn: Connection, definition_id: int) -> Plan:
     return known
 
 
+#: What was the latest version when this process asked last. Only for a statement that confirms it.
+_latest: dict[str, int] = {}
+
+
+def remembered_definition(workflow: str) -> int | None:
+    """What :func:`latest_definition` answered last; another version may have been published since."""
+    return _latest.get(workflow)
+
+
+def forget() -> None:
+    """For tests, which change databases: ids of definitions begin again in each."""
+    _plans.clear()
+    _latest.clear()
+
+
 _LATEST = """
 SELECT id FROM workflow_definitions
 WHERE workflow = %s AND (version = %s OR (%s::int IS NULL AND retired_at IS NULL))
@@ -140,6 +155,8 @@ def latest_definition(conn: Connection, workflow: str, version: int | None = Non
     found = rows(conn, _LATEST, [workflow, version, version])
     if found:
         definition_id: int = found[0].id
+        if version is None:
+            _latest[workflow] = definition_id
         return definition_id
     known = Definition.objects.filter(workflow=workflow).order_by("version")
     if version is not None and known.exists():

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from django.db import connection as django_connection
+
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid
 from orchestrator.core.ids import new_run_id
@@ -18,11 +20,11 @@ from orchestrator.core.states import STEP_TERMINAL
 from orchestrator.engine import history, transitions
 from orchestrator.engine.advance import open_ready
 from orchestrator.engine.ambient import current
-from orchestrator.engine.db import Connection, caller_transaction, rows
+from orchestrator.engine.db import Connection, caller_connection, caller_transaction, rows
 from orchestrator.engine.edit import Audit, Opening, RunEdit
 from orchestrator.engine.exclusive import Refused, key_of, take_turns
 from orchestrator.engine.outputs import reader
-from orchestrator.engine.plans import Plan, latest_definition, load_plan
+from orchestrator.engine.plans import Plan, latest_definition, load_plan, remembered_definition
 from orchestrator.engine.submission import Known, Submission, check
 from orchestrator.engine.unwind import resolve
 
@@ -67,7 +69,30 @@ def submit(
 
 def submit_once(actor: Actor, **arguments: Any) -> tuple[UUID, bool]:
     """As :func:`submit`; also whether the run was made by this call."""
-    return _started([_checked({}, arguments)], actor)[0]
+    workflow, version = arguments.get("workflow"), arguments.get("version")
+    remembered = remembered_definition(workflow) if version is None and isinstance(workflow, str) else None
+    if remembered is None or workflow is None:
+        return _started([_checked({}, arguments)], actor)[0]
+    request = _checked({(workflow, None): remembered}, arguments)
+    made = _in_one_statement(request, actor)
+    if made is not None:
+        return made, True
+    request = replace(request, definition_id=latest_definition(caller_connection(), workflow))
+    return _started([request], actor)[0]
+
+
+def _in_one_statement(request: Submission, actor: Actor) -> UUID | None:
+    """The usual submission, which needs no transaction around it; None where it is not made this way."""
+    if request.parent or request.delay or request.lock or request.after:
+        return None
+    if not django_connection.get_autocommit():
+        return None
+    conn = caller_connection()
+    opening = _opening(conn, request)
+    if opening.edit is None or opening.exclusive_key:
+        return None
+    made = transitions.submit_runs(conn, [opening], actor.name, _wakes(), confirm=opening.plan.workflow)
+    return opening.id if made else None
 
 
 def submit_on(conn: Connection, actor: Actor, **arguments: Any) -> tuple[UUID, bool]:

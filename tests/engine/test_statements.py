@@ -13,8 +13,9 @@ from orchestrator.core.states import StepState
 from orchestrator.engine import transitions
 from orchestrator.engine.db import connect, sql
 from orchestrator.engine.settle import close_attempts
-from orchestrator.engine.submit import submit_many
+from orchestrator.engine.submit import submit, submit_many
 from orchestrator.engine.transitions import Closure, Ticket
+from orchestrator.models import Definition, Run
 
 
 @contextmanager
@@ -64,6 +65,27 @@ def test_submitting_many_is_one_statement(kit, monkeypatch):
         submit_many(requests)
     written = [s for s in seen if "INSERT" in s or "UPDATE" in s]
     assert len(written) == 1
+    kit.worker.work()
+
+
+def test_submitting_one_is_one_statement_and_no_transaction(kit, monkeypatch):
+    submit("kit-chain", "first")
+    with statements(monkeypatch) as seen:
+        run_id = submit("kit-chain", "second")
+    assert len(seen) == 1
+    assert Run.objects.get(pk=run_id).subject_id == "second"
+    kit.worker.work()
+
+
+def test_a_version_published_or_retired_by_somebody_else_is_noticed(kit):
+    """The latest version is remembered by each process; the statement that submits confirms it."""
+    old = Run.objects.get(pk=submit("kit-solo", "s")).definition
+    newer = Definition.objects.create(
+        workflow=old.workflow, version=old.version + 1, spec={**old.spec, "version": old.version + 1}, content_hash="x"
+    )
+    assert Run.objects.get(pk=submit("kit-solo", "s")).definition == newer
+    Definition.objects.filter(pk=newer.pk).update(retired_at="2026-01-01T00:00:00Z")
+    assert Run.objects.get(pk=submit("kit-solo", "s")).definition == old
     kit.worker.work()
 
 

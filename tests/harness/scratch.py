@@ -87,7 +87,7 @@ class ScratchDatabase:
 
     def _point(self, name: str) -> None:
         connections.close_all()
-        plans._plans.clear()  # ids of definitions begin again in each database
+        plans.forget()
         submit._first.clear()
         settings.DATABASES["default"]["NAME"] = name
         connection.settings_dict["NAME"] = name

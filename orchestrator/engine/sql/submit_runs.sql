@@ -1,8 +1,9 @@
 -- Makes runs with their first steps, fan-out counters and tickets, in one statement; and wakes the dispatcher.
 -- A run whose idempotency key is taken is left out (a concurrent holder of the key is waited for): its id does not come
 -- back, and nothing of it is made.
+-- `confirm`: a workflow whose definition was remembered; if it is no longer the latest, nothing is made either.
 -- One moment for all times of a run, to the microsecond; not now(), which is when the caller's transaction began.
--- Index: workflow_runs_idempotency_key.
+-- Index: workflow_runs_idempotency_key, workflow_definitions (workflow, version).
 WITH asked AS MATERIALIZED (
     SELECT a.*, clock_timestamp() AS moment FROM unnest(
         %(ids)s::uuid[], %(definitions)s::bigint[], %(workflows)s::text[], %(versions)s::int[], %(subjects)s::text[],
@@ -27,6 +28,9 @@ WITH asked AS MATERIALIZED (
                 ELSE least(a.moment + a.deadline * interval '1 second', a.deadline_cap) END,
            a.moment
     FROM asked a
+    WHERE %(confirm)s::text IS NULL OR a.definition_id = (
+        SELECT d.id FROM workflow_definitions d
+        WHERE d.workflow = %(confirm)s AND d.retired_at IS NULL ORDER BY d.version DESC LIMIT 1)
     ON CONFLICT (workflow, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, definition_id
 ), opened AS (
