@@ -9,7 +9,8 @@ from orchestrator.definitions.not_built import NOT_BUILT
 from orchestrator.definitions.parse import loads
 from tests.definitions.helpers import refused
 
-TEXT = (Path(__file__).parents[2] / "docs" / "writing-workflows.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "writing-workflows.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -51,3 +52,8 @@ def test_the_mistakes_are_said_as_shown():
 def test_what_is_not_built_is_named():
     for key in NOT_BUILT:
         assert f"`{key.split('.')[-1]}`" in TEXT
+
+
+def test_the_definitions_of_the_comparison_are_accepted():
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "comparison.md").read_text(), re.DOTALL)
+    assert [loads(block).spec.workflow for block in blocks] == ["video", "renovate", "import"]
