@@ -25,7 +25,7 @@ _GROUP = re.compile(r"\(\?P<(\w+)>((?:\[[^\]]*\]|[^()\[\]])*)\)")
 
 @dataclass(frozen=True)
 class Address:
-    """One pattern. ``name`` with its namespaces; ``least``: role that its view asks for, empty where it does not say."""
+    """One pattern. ``name`` with its namespaces; ``least``: role that its view asks for, where it says."""
 
     name: str
     path: str
@@ -68,10 +68,12 @@ def _filled(pattern: Any, samples: Mapping[str, Any]) -> list[str]:
     texts = [str(pattern).lstrip("^").rstrip("$").replace("/?", "/")]
     for name, choices in _GROUP.findall(str(pattern)):
         words = choices.split("|") if re.fullmatch(r"[\w|-]+", choices) else [str(samples.get(name, "1"))]
-        texts = [
-            _GROUP.sub(lambda found: word if found[1] == name else found[0], text) for text in texts for word in words
-        ]
+        texts = [_put(text, name, word) for text in texts for word in words]
     return [text.replace("?", "") for text in texts]
+
+
+def _put(text: str, name: str, word: str) -> str:
+    return _GROUP.sub(lambda found: word if found[1] == name else found[0], text)
 
 
 def _value(name: str, converters: Mapping[str, Any], samples: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What is measured: every page that the walk of the URL table finds, the lists under their filters too, and its queries."""
+"""What is measured: every page that the walk of the URL table finds, lists under their filters too, and its queries."""
 
 from __future__ import annotations
 

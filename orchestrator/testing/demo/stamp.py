@@ -166,7 +166,19 @@ _COUNT = """
 INSERT INTO workflow_rollups (metric, labels, value) SELECT {} ON CONFLICT (metric, labels)
 DO UPDATE SET value = workflow_rollups.value + excluded.value
 """
+_HOUR = """
+INSERT INTO workflow_rollup_hours (metric, labels, hour, value) SELECT {} ON CONFLICT (hour, metric, labels)
+DO UPDATE SET value = workflow_rollup_hours.value + excluded.value
+"""
 _COUNTERS = (
+    _HOUR.format("""%(run_bucket)s, jsonb_build_object('workflow', p.workflow, 'state', p.state, 'le',
+        (%(run_labels)s::text[])[1 + width_bucket(r.length, %(run_bounds)s::float8[])]),
+        date_trunc('hour', r.submitted + r.length * interval '1 second', 'UTC'), count(*)
+        FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.over GROUP BY 2, 3"""),
+    _HOUR.format("""%(wait_bucket)s, jsonb_build_object('queue', d.queue, 'le', w.le), c.hour, sum(c.n * w.share)
+        FROM (SELECT shape, date_trunc('hour', submitted, 'UTC') AS hour, count(*) AS n FROM demo_run GROUP BY 1, 2) c
+        JOIN demo_row d USING (shape) CROSS JOIN (VALUES ('0.1', 6), ('0.5', 3), ('5.0', 1)) w(le, share)
+        WHERE d.tries > 0 GROUP BY 2, 3"""),
     _COUNT.format("""%(run_bucket)s, jsonb_build_object('workflow', p.workflow, 'state', p.state, 'le',
         (%(run_labels)s::text[])[1 + width_bucket(r.length, %(run_bounds)s::float8[])]), count(*)
         FROM demo_run r JOIN demo_shape p USING (shape) WHERE p.over GROUP BY 2"""),
