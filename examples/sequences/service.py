@@ -1,6 +1,6 @@
 """Stands for a service elsewhere. Files in the folder for temporary files make it slow or let it fail.
 
-``touch /tmp/SUBJECT.down`` and it does not answer for that subject; ``/tmp/SUBJECT.slow``, and it takes its time.
+With ``SUBJECT.down`` there it does not answer for that subject; with ``SUBJECT.slow`` it takes its time.
 """
 
 from __future__ import annotations
