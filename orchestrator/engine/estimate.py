@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from django.core.cache import cache
-from django.db.models import F, Max, Min, OuterRef, QuerySet, Subquery
+from django.db import connection
+from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 
 from orchestrator.core.states import Kind, RunState, StepState
 from orchestrator.engine.clock import record_now
@@ -26,6 +27,8 @@ WINDOW = 2000
 KEPT_SECONDS = 15
 #: Runs from which the usual length of each step is taken.
 STEP_SAMPLE = 20
+Place = tuple[str, int, str]
+History = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,21 @@ def estimate(run: Run, now: datetime | None = None, reached: datetime | None = N
 
     ``reached``: when the run came to its current step, where the caller knows.
     """
-    now = now or record_now()
-    if run.state != RunState.RUNNING or run.stop:
+    if not _goes_on(run):
         return None
-    history = _history(run.workflow, run.version, run.current_step)
+    place = _place(run)
+    return _estimate(run, now or record_now(), reached, _histories([place])[place])
+
+
+def _goes_on(run: Run) -> bool:
+    return run.state == RunState.RUNNING and not run.stop
+
+
+def _place(run: Run) -> Place:
+    return run.workflow, run.version, run.current_step
+
+
+def _estimate(run: Run, now: datetime, reached: datetime | None, history: History) -> Estimate | None:
     if len(history) < MIN_SAMPLE:
         return None
     start = run.available_at if run.started_at is None and run.available_at and run.available_at > now else now
@@ -81,13 +95,19 @@ def at_risk(run: Run, found: Estimate | None, now: datetime | None = None) -> bo
 
 
 def estimates(runs: Iterable[Run], now: datetime | None = None) -> dict[uuid.UUID, Estimate | None]:
-    """Estimates of a page of runs: one query, and one for each (workflow, version, step) that is not kept yet."""
+    """Estimates of a page of runs: two queries at most."""
     page, now = list(runs), now or record_now()
-    live = [run.id for run in page if run.state == RunState.RUNNING and not run.stop]
+    live = [run.id for run in page if _goes_on(run)]
     made = Step.objects.filter(run=OuterRef("pk"), step=OuterRef("current_step")).order_by().values("created_at")[:1]
     rows = Run.objects.filter(pk__in=live).annotate(reached=Subquery(made)).values_list("pk", "reached") if live else []
     reached = dict(rows)
-    return {run.id: estimate(run, now, reached.get(run.id) or run.started_at or run.submitted_at) for run in page}
+    known = _histories({_place(run) for run in page if _goes_on(run)})
+    found: dict[uuid.UUID, Estimate | None] = dict.fromkeys(run.id for run in page)
+    for run in page:
+        if _goes_on(run):
+            begun = reached.get(run.id) or run.started_at or run.submitted_at
+            found[run.id] = _estimate(run, now, begun, known[_place(run)])
+    return found
 
 
 def usual_lengths(workflow: str, version: int) -> dict[str, float]:
@@ -124,19 +144,36 @@ def _done(workflow: str, version: int) -> QuerySet[Run]:
     return found.order_by("-id")
 
 
-def _history(workflow: str, version: int, step: str) -> list[tuple[float, float]]:
-    """Pairs of (whole length, time from reaching ``step`` to the end) in seconds, newest first."""
-    key = f"history:{workflow}:{version}:{step}"
-    kept: list[tuple[float, float]] | None = cache.get(key)
-    if kept is None:
-        made = Step.objects.filter(run=OuterRef("pk"), step=step).order_by().values("created_at")[:1]
-        rows = _done(workflow, version).annotate(reached=Subquery(made), begun=F("started_at"))[:SAMPLE]
-        kept = [
-            ((end - begun).total_seconds(), (end - (reached or begun)).total_seconds())
-            for begun, reached, end in rows.values_list("begun", "reached", "finished_at")
-        ]
-        cache.set(key, kept, KEPT_SECONDS)
-    return kept
+# One index scan of the workflow's newest runs for each of the places asked about; all places in one statement.
+_HISTORIES = f"""
+SELECT k.workflow, k.version, k.step, extract(epoch FROM h.finished_at - h.started_at)::float8,
+       extract(epoch FROM h.finished_at - coalesce(h.reached, h.started_at))::float8
+FROM unnest(%s::text[], %s::int[], %s::text[]) AS k(workflow, version, step)
+CROSS JOIN LATERAL (
+    SELECT r.id, r.started_at, r.finished_at,
+           (SELECT s.created_at FROM workflow_steps s WHERE s.run_id = r.id AND s.step = k.step LIMIT 1) AS reached
+    FROM (SELECT id, version, state, started_at, finished_at FROM workflow_runs
+          WHERE workflow = k.workflow ORDER BY id DESC LIMIT {WINDOW}) r
+    WHERE r.version = k.version AND r.state = 'done' AND r.started_at IS NOT NULL
+    ORDER BY r.id DESC LIMIT {SAMPLE}) h
+ORDER BY h.id DESC
+"""
+
+
+def _histories(places: Iterable[Place]) -> dict[Place, History]:
+    """Pairs of (whole length, time from reaching the step to the end) in seconds, newest first, of each place."""
+    keys = {place: "history:{}:{}:{}".format(*place) for place in places}
+    kept: dict[str, History] = cache.get_many(keys.values())
+    missing = [place for place, key in keys.items() if key not in kept]
+    if missing:
+        read: dict[Place, History] = {place: [] for place in missing}
+        with connection.cursor() as cursor:
+            cursor.execute(_HISTORIES, [list(column) for column in zip(*missing, strict=True)])
+            for workflow, version, step, whole, left in cursor.fetchall():
+                read[(workflow, version, step)].append((whole, left))
+        cache.set_many({keys[place]: history for place, history in read.items()}, KEPT_SECONDS)
+        kept |= {keys[place]: history for place, history in read.items()}
+    return {place: kept[key] for place, key in keys.items()}
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
