@@ -40,6 +40,7 @@ class EngineSettings:
     default_window: int
     bulk_per_second: int
     on_lock_conflict: str
+    topic_limits: dict[str, int | None]
     sync_commit: bool
     artifacts_url: str
 
@@ -195,11 +196,28 @@ def load_engine_settings(env: Env) -> EngineSettings:
         short_batch_seconds=read_duration(env, "ORCHESTRATOR_SHORT_BATCH_SECONDS", "0.05"),
         max_batch=read_int(env, "ORCHESTRATOR_MAX_BATCH", 200, low=1),
         on_lock_conflict=_choice(env, "ORCHESTRATOR_ON_LOCK_CONFLICT", ("", "requeue", "reject", "dead_letter")),
+        topic_limits=_topic_limits(env),
         default_window=read_int(env, "ORCHESTRATOR_DEFAULT_WINDOW", 1000, low=1),
         bulk_per_second=read_int(env, "ORCHESTRATOR_BULK_PER_SECOND", 20, low=1, high=10_000),
         sync_commit=read_bool(env, "ORCHESTRATOR_SYNCHRONOUS_COMMIT", False),
         artifacts_url=_artifacts(env),
     )
+
+
+def _topic_limits(env: Env) -> dict[str, int | None]:
+    """``gpu=4, mail=10``: limits of topics by name; ``none`` is unlimited, 0 pauses."""
+    name = "ORCHESTRATOR_TOPIC_LIMITS"
+    limits: dict[str, int | None] = {}
+    for word in read_list(env, name, []):
+        topic, _, limit = (part.strip() for part in word.partition("="))
+        unlimited = limit.lower() in ("none", "unlimited")
+        if not re.fullmatch(r"[^\s\x00-\x1f]{1,200}", topic) or not (unlimited or re.fullmatch(r"[0-9]{1,9}", limit)):
+            raise ConfigError(
+                f"environment variable {name}: {word!r} is no topic and its limit; write it like gpu=4,mail=10, with a "
+                "whole number from 0, or none"
+            )
+        limits[topic] = None if unlimited else int(limit)
+    return limits
 
 
 def _artifacts(env: Env) -> str:

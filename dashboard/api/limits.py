@@ -9,7 +9,7 @@ from dashboard.api.answers import Error, Items, TopicItem, answer
 from dashboard.api.auth import OPERATOR, VIEWER, actor_of
 from dashboard.api.params import only
 from dashboard.api.schemas import TopicLimit
-from orchestrator.engine import catalogue, limits
+from orchestrator.engine import catalogue, limits, topics
 
 router = Router()
 
@@ -34,14 +34,21 @@ def list_queues(request: HttpRequest) -> HttpResponse:
     return answer({"items": limits.queues(), "next_cursor": None})
 
 
+@router.get("/topics", auth=VIEWER, response={200: Items}, tags=["topics"])
+def list_topics(request: HttpRequest) -> HttpResponse:
+    """Every topic: its limit, who says so, what runs and what waits."""
+    only(request.GET)
+    return answer({"items": topics.topics(), "next_cursor": None})
+
+
 @router.get("/topics/{name}", auth=VIEWER, response={200: TopicItem, 404: Error}, tags=["topics"])
 def read_topic(request: HttpRequest, name: str) -> HttpResponse:
     """A topic's limit and what it holds."""
-    return answer(limits.topic(name))
+    return answer(topics.topic(name))
 
 
 @router.patch("/topics/{name}", auth=OPERATOR, response={200: TopicItem, 422: Error}, tags=["topics"])
 def set_topic(request: HttpRequest, name: str, body: TopicLimit) -> HttpResponse:
     """Set a topic's cluster-wide limit, from now on."""
     limits.set_topic_limit(name, body.limit, actor_of(request), body.reason)
-    return answer(limits.topic(name))
+    return answer(topics.topic(name))

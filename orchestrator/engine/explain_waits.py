@@ -19,7 +19,6 @@ from orchestrator.engine.explain_words import (
 from orchestrator.engine.versions import is_unserved
 from orchestrator.models import Step, Topic
 
-
 #: What happens when nobody answers an approval in time, by ``on_timeout``.
 WITHOUT_AN_ANSWER = {"fail": "the step fails", "approve": "it counts as approved", "skip": "the step is skipped"}
 

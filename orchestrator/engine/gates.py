@@ -35,7 +35,7 @@ def claim_gated(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> 
     found = rows(conn, sql("select_gated"), {"runs": runs, "steps": steps, "limits": limits})
     if not found:
         return []
-    policies = [_policy(load_plan(conn, r.definition_id), r.kind, r.step) for r in found]
+    policies = [policy_of(load_plan(conn, r.definition_id), r.kind, r.step) for r in found]
 
     def work() -> list[Any]:
         relax_commit(conn)
@@ -49,17 +49,20 @@ def claim_gated(conn: Connection, tickets: Sequence[Ticket], holder: Holder) -> 
     return [r for r in answers if not r.refused]
 
 
-def _policy(plan: Plan, kind: str, step: str) -> str:
+def policy_of(plan: Plan, kind: str, step: str) -> str:
     """The step's own policy, else the fleet's, else what a lock implies: wait for it. A submission's wins in SQL."""
     own = getattr(plan.work_spec(kind, step), "on_lock_conflict", None)
     return own or settings.ORCHESTRATOR.on_lock_conflict or "requeue"
 
 
 def _limits(conn: Connection, found: Iterable[Any]) -> dict[str, int | None]:
-    """Topics of these rows with the limits that their definitions give."""
+    """Topics of these rows with the limits that the settings give, else their definitions."""
+    configured = settings.ORCHESTRATOR.topic_limits
     limits: dict[str, int | None] = {}
     for row in found:
-        if row.topic:
+        if row.topic in configured:
+            limits[row.topic] = configured[row.topic]
+        elif row.topic:
             spec = load_plan(conn, row.definition_id).by_id[row.step].spec
             limits[row.topic] = spec.topic.limit if spec.topic else None
     return limits
@@ -90,9 +93,30 @@ def promote(conn: Connection, topics: Sequence[str], locks: Sequence[str]) -> in
 def promote_all(conn: Connection) -> int:
     """For the dispatcher: whatever waits although there is room (a limit was raised, a wake-up was missed)."""
     waiting = rows(conn, sql("select_waiting_gates"), {"limit": _LIMIT})
+    if not waiting:
+        return 0
     topics = sorted({r.name for r in waiting if r.kind == "topic"})
     locks = sorted({r.name for r in waiting if r.kind == "lock"})
-    return in_transaction(conn, lambda: promote(conn, topics, locks)) if waiting else 0
+    _renew_limits(conn, topics)
+    return in_transaction(conn, lambda: promote(conn, topics, locks))
+
+
+_RENEW = """
+UPDATE workflow_topics t SET "limit" = c.most
+FROM (SELECT n.name, CASE WHEN n.name = ANY(%(configured)s::text[]) THEN n.most ELSE greatest(t."limit", 1) END AS most
+      FROM unnest(%(names)s::text[], %(limits)s::int[]) AS n(name, most) JOIN workflow_topics t ON t.name = n.name) c
+WHERE t.name = c.name AND t.set_by = '' AND t."limit" IS DISTINCT FROM c.most"""
+
+
+def _renew_limits(conn: Connection, topics: list[str]) -> None:
+    """Limits of the settings reach topics at which everything waits, where no claim could bring them.
+
+    A limit of 0 that nobody set at run time may be out of date too: one row is let out, and its claim says what holds.
+    """
+    configured = {name: most for name, most in settings.ORCHESTRATOR.topic_limits.items() if name in topics}
+    limits = [configured.get(name) for name in topics]
+    if topics:
+        put(conn, _RENEW, {"names": topics, "limits": limits, "configured": list(configured)})
 
 
 def _reject(conn: Connection, refused: Sequence[Any]) -> None:

@@ -163,7 +163,7 @@ class Driver:
         if target is not None:
             queue = self._plan.work_spec(target.kind, target.step).queue
             ref = TicketRef(live.outcome.run_id, self._plan.definition_id, target.step, queue)
-            publish(self._client, [ref])
+            publish(self._client, [ref], again=True)
 
     def _look(self) -> list[Outcome]:
         """Runs that have ended, or have been given up."""

@@ -130,6 +130,6 @@ def _issue(conn: Connection, actor: Actor, ref: TicketRef, client: Redis) -> str
     """A ticket too many changes nothing, so Redis is not read again."""
     if not rows(conn, _STILL_QUEUED, [ref.run_id, ref.step]):
         return None
-    publish(client, [ref])
+    publish(client, [ref], again=True)
     note(conn, actor, "", {"step": ref.step, "ticket": None}, {"step": ref.step, "ticket": ref.id}, ref.run_id)
     return f"ticket issued on {ref.queue}"

@@ -71,7 +71,7 @@ class Reissuer:
         if self._client.exists(SENTINEL):
             return 0
         found = rows(conn, _QUEUED, {"age": 0, "limit": 1_000_000})
-        count = publish(self._client, _refs(found))
+        count = publish(self._client, _refs(found), again=True)
         self._client.set(SENTINEL, "1")
         if count:
             log.warning("Redis was emptied: %s tickets issued again", count)
@@ -84,7 +84,7 @@ class Reissuer:
         lost = missing & self._suspects
         self._suspects = missing - lost
         if lost:
-            publish(self._client, lost)
+            publish(self._client, lost, again=True)
             log.warning("%s tickets were missing and are issued again", len(lost))
         return len(lost)
 
@@ -102,7 +102,7 @@ class Reissuer:
                 if ("queue", row.queue) in names or ("workflow", row.workflow) in names
             ]
             missing = set(without_ticket(self._client, [_ref(row) for row in found], trust_long=False))
-            publish(self._client, _refs([row for row in found if _ref(row) in missing]))
+            publish(self._client, _refs([row for row in found if _ref(row) in missing]), again=True)
             put(conn, "DELETE FROM workflow_pauses WHERE id = ANY(%s)", [[row.id for row in ended]])
             log.info("%s pauses have ended: %s tickets issued", len(ended), len(missing))
             return len(ended)

@@ -1,6 +1,6 @@
 """Tickets: RQ jobs that say "there is work in step S of run R". JSON, never pickles; losing one loses nothing.
 
-A ticket's id is made of what it is for, so that publishing it twice puts no second job beside the first, and popping
+A ticket's id is made of what it is for, so that publishing it twice puts no second one beside the first, and popping
 it finds everything in the id: the job's hash is there for RQ's own pages and tools.
 """
 
@@ -76,17 +76,33 @@ def run_ticket(run_id: str, step: str) -> None:
     raise RuntimeError("this queue is served by `python manage.py worker`, not by a stock rq worker; nothing was run")
 
 
-def publish(client: Redis, refs: Iterable[TicketRef]) -> int:
-    """Pushes tickets to the tails of their queues in one round trip; returns how many."""
+#: Puts a ticket at the tail of its queue unless one of the same id waits there already: its hash is there from the push
+#: to the pop. KEYS: hash, queue. ARGV: "1" to push all the same, seconds that the hash is kept, id, fields and values.
+_PUSH = """
+if ARGV[1] == '0' and redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('HSET', KEYS[1], unpack(ARGV, 4))
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('RPUSH', KEYS[2], ARGV[3])
+return 1
+"""
+
+
+def publish(client: Redis, refs: Iterable[TicketRef], *, again: bool = False) -> int:
+    """Pushes tickets to the tails of their queues in one round trip; returns how many there were.
+
+    One that waits in its queue already is not pushed a second time, so a wide fan-out never fills the queue and runs
+    beside it get their turn. ``again``: also then, because it was popped, or may be lost.
+    """
     pipe = client.pipeline(transaction=False)
+    push = client.register_script(_PUSH)
     stamp = utcformat(now())
     queues: set[str] = set()
     count = 0
     for ref in refs:
-        pipe.hset(Job.key_for(ref.id), mapping=_hash(ref, stamp))  # type: ignore[arg-type]
-        pipe.expire(Job.key_for(ref.id), _TTL)
-        pipe.rpush(Queue.redis_queue_namespace_prefix + ref.queue, ref.id)
-        queues.add(Queue.redis_queue_namespace_prefix + ref.queue)
+        queue = Queue.redis_queue_namespace_prefix + ref.queue
+        fields = [part for pair in _hash(ref, stamp).items() for part in pair]
+        push(keys=[Job.key_for(ref.id), queue], args=[int(again), _TTL, ref.id, *fields], client=pipe)
+        queues.add(queue)
         count += 1
     if count:
         pipe.sadd(Queue.redis_queues_keys, *queues)

@@ -95,7 +95,7 @@ class TicketWorker(SimpleWorker):
             return
         if not self._board.is_leased():
             # Paused past its lease, and about to be replaced: what it claimed now would cost an attempt.
-            tickets.publish(self.connection, [ref])
+            tickets.publish(self.connection, [ref], again=True)
             time.sleep(_TICKET_BACK)
             return
         left = self.drainer.drain([ref, *self._more(ref)])

@@ -16,7 +16,7 @@ from orchestrator.engine.transitions import Holder
 from orchestrator.transport.batch import Batch
 from orchestrator.transport.board import Board
 from orchestrator.transport.drain import Drainer
-from orchestrator.transport.tickets import TicketRef
+from orchestrator.transport.tickets import GATED, TicketRef
 from orchestrator.transport.worker import Connections
 
 QUEUES = ("default", "left", "right")
@@ -48,7 +48,11 @@ class Inline:
         """What the outbox holds, taken as the relay takes it."""
         with self.conn.transaction():
             taken = sorted(rows(self.conn, sql("take_outbox"), {"limit": 10_000}), key=lambda r: r.id)
-        refs = [TicketRef(r.run_id, r.definition_id, r.step, r.queue, s) for r in taken for s in range(r.tickets)]
+        refs = [
+            TicketRef(r.run_id, r.definition_id, r.step, r.queue, s + GATED * r.gated)
+            for r in taken
+            for s in range(r.tickets)
+        ]
         self._held += [ref for ref in refs if ref.queue not in self._queues]
         return [ref for ref in refs if ref.queue in self._queues]
 

@@ -40,6 +40,10 @@ WRONG = [
     ("ORCHESTRATOR_DEFAULT_DEADLINE", "1 day"),
     ("ORCHESTRATOR_DEFAULT_TIMEOUT", "10x"),
     ("ORCHESTRATOR_SYNCHRONOUS_COMMIT", "perhaps"),
+    ("ORCHESTRATOR_TOPIC_LIMITS", "gpu"),
+    ("ORCHESTRATOR_TOPIC_LIMITS", "gpu=4,mail=-1"),
+    ("ORCHESTRATOR_TOPIC_LIMITS", "=4"),
+    ("ORCHESTRATOR_ON_LOCK_CONFLICT", "wait"),
 ]
 
 
@@ -49,6 +53,13 @@ def test_a_wrong_value_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name:
     with pytest.raises(ConfigError, match=f"^environment variable {name}: ") as refused:
         read_environment(Env())
     assert "\n" not in str(refused.value)
+
+
+def test_limits_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_TOPIC_LIMITS", "gpu=4, mail = none,fax=0")
+    assert load_engine_settings(Env()).topic_limits == {"gpu": 4, "mail": None, "fax": 0}
+    monkeypatch.delenv("ORCHESTRATOR_TOPIC_LIMITS")
+    assert load_engine_settings(Env()).topic_limits == {}
 
 
 @pytest.mark.parametrize(

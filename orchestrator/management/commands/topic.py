@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from orchestrator.engine import limits
+from orchestrator.engine import limits, topics
 from orchestrator.management import base
 from orchestrator.management.people import facts, operator
 
@@ -27,10 +27,10 @@ class Command(base.Command):
         name, text = options["name"], options["limit"]
         if text is not None:
             limits.set_topic_limit(name, _limit(text), operator(), options["reason"])
-        topic = limits.topic(name)
+        topic = topics.topic(name)
         limit = "unlimited" if topic["limit"] is None else topic["limit"]
-        pairs = [("topic", name), ("limit", limit), ("set by", topic["set_by"]),
-                 ("running", topic["running"]), ("waiting", topic["waiting"])]  # fmt: skip
+        pairs = [("topic", name), ("limit", limit), ("from", _origin(topic)), ("definition", topic["defined"]),
+                 ("settings", topic["configured"]), ("running", topic["running"]), ("waiting", topic["waiting"])]  # fmt: skip
         self.emit(topic, text=facts(pairs))
 
 
@@ -40,3 +40,8 @@ def _limit(text: str) -> int | None:
     if not (text.isascii() and text.isdigit()):
         raise base.UsageError(f"LIMIT {text!r} is not a whole number from 0, or none")
     return int(text)
+
+
+def _origin(topic: dict[str, Any]) -> str:
+    told = {"runtime": f"set by {topic['set_by']}", "settings": "ORCHESTRATOR_TOPIC_LIMITS", "definition": "definition"}
+    return told.get(topic["origin"], "nobody has set one")
