@@ -1,4 +1,4 @@
-"""Calls about dead letters: list, replay, discard."""
+"""Calls about dead letters: list, replay, discard, settle."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from dashboard.api.answers import DeadLetterItem, DeadLetterPage, Error, answer
-from dashboard.api.auth import OPERATOR, VIEWER, actor_of
+from dashboard.api.auth import ADMIN, OPERATOR, VIEWER, actor_of
 from dashboard.api.params import DEAD_LETTER_FILTERS, LIST, number, only
-from dashboard.api.schemas import Why
+from dashboard.api.schemas import Note, Why
 from dashboard.queries import bulk_filters
 from dashboard.queries.run_filters import parse_limit
 from orchestrator.engine import find_dead_letters, operate
@@ -49,6 +49,16 @@ def discard_dead_letter(request: HttpRequest, dead_letter_id: str, body: Why) ->
     """Close it without executing anything."""
     found = number(dead_letter_id, "dead letter")
     operate.discard_dead_letter(found, actor_of(request), body.reason)
+    return _letter(found)
+
+
+@router.post(
+    "/dead-letters/{dead_letter_id}/settle", auth=ADMIN, response={200: DeadLetterItem, (404, 409, 422): Error}
+)
+def settle_dead_letter(request: HttpRequest, dead_letter_id: str, body: Note) -> HttpResponse:
+    """Close that of an undo with a note of what was done instead; the last one clears the run's `partial`."""
+    found = number(dead_letter_id, "dead letter")
+    operate.settle_dead_letter(found, actor_of(request), body.note)
     return _letter(found)
 
 

@@ -14,7 +14,7 @@ from dashboard.api.answers import Error, RetryPreview, RunPage, Runs, SubjectAns
 from dashboard.api.answers import Run as RunShape
 from dashboard.api.auth import OPERATOR, SUPPORT, VIEWER, actor_of
 from dashboard.api.params import FILTERS, LIST, only
-from dashboard.api.schemas import Cancel, Extend, Note, Retry, Submit, SubmitMany
+from dashboard.api.schemas import Cancel, Extend, Hold, Note, Retry, Submit, SubmitMany
 from dashboard.queries import run_filters
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
@@ -84,6 +84,14 @@ def extend_run(request: HttpRequest, run_id: str, body: Extend) -> HttpResponse:
     """Give a running run more time: a duration from now, or a time."""
     found = _id(run_id)
     operate.extend_run(found, body.deadline, actor_of(request), body.reason)
+    return answer(describe.run_json(found))
+
+
+@router.post("/runs/{run_id}/hold", auth=OPERATOR, response={200: RunShape, (404, 409, 422): Error})
+def hold_run(request: HttpRequest, run_id: str, body: Hold) -> HttpResponse:
+    """Give operators more time before a held run undoes. Its cancel begins the undo, its retry goes on without."""
+    found = _id(run_id)
+    operate.hold_run(found, body.until, actor_of(request), body.reason)
     return answer(describe.run_json(found))
 
 

@@ -82,6 +82,15 @@ class Extend(Body):
     reason: Reason
 
 
+class Hold(Body):
+    """More time before a held run undoes."""
+
+    until: Annotated[str, StringConstraints(min_length=1, max_length=50)] = Field(
+        description="A duration from now such as `2h`, or a time in ISO 8601."
+    )
+    reason: Reason
+
+
 class Note(Body):
     """A note, kept in the run's history."""
 

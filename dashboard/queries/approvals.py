@@ -140,7 +140,9 @@ def _small(rows: QuerySet[Any], column: str) -> QuerySet[Any]:
     """With the value as ``small``, or null where it is too long for a list."""
     size = Length(Cast(column, TextField()))
     fits = When(length__lte=SMALL, then=F(column))
-    return rows.annotate(length=size, small=Case(fits, default=Value(None), output_field=JSONField())).order_by("pk")
+    small = Case(fits, default=Value(None), output_field=JSONField())
+    found: QuerySet[Any] = rows.annotate(length=size, small=small).order_by("pk")
+    return found
 
 
 def glance(value: Any) -> list[tuple[str, str]]:

@@ -85,7 +85,8 @@ class TopicLine:
     @property
     def share(self) -> int:
         """Slots in use, in per cent, for the meter."""
-        return min(100, round(100 * self.facts["running"] / self.facts["limit"])) if self.facts["limit"] else 0
+        running, limit = int(self.facts["running"]), int(self.facts["limit"] or 0)
+        return min(100, round(100 * running / limit)) if limit else 0
 
     @property
     def more(self) -> int:

@@ -2,49 +2,72 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
-from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
+from django.urls import reverse
 
-from orchestrator.core.states import RunState
-from orchestrator.models import Run
+from orchestrator.core.actor import allows
+from orchestrator.core.states import DeadLetterState, Kind, RunState, Undo
+from orchestrator.engine.unwind import is_held
+from orchestrator.models import DeadLetter, Run
+
+#: Dead letters of undos on the page that settles them.
+UNDOS = 100
 
 
 @dataclass(frozen=True)
 class Action:
-    """A link to the page that asks first. ``css`` are classes of the button."""
+    """A link to the page that asks first. ``css`` are classes of the button; ``more``: behind "More"."""
 
     verb: str
     url: str
     icon: str
     css: str = ""
+    more: bool = False
 
 
-def is_held(run: Run) -> bool:
-    """Whether the run waits for an operator before it undoes: cancel undoes now, retry goes on without."""
-    return run.state == RunState.COMPENSATING and run.hold_until is not None and run.hold_until > timezone.now()
+def open_undos(run: Run) -> list[DeadLetter]:
+    """Undos of the run that failed for good and that nobody has replayed or settled."""
+    rows = DeadLetter.objects.filter(run=run, state=DeadLetterState.OPEN, step_row__kind=Kind.COMPENSATION)
+    rows = rows.select_related("step_row").defer("step_row__output", "step_row__item", "step_row__log")
+    return list(rows.order_by("id")[:UNDOS])
 
 
-def actions(run: Run, operator: bool, *, waits_for_approval: bool = False) -> list[Action]:
-    """What an operator may do to the run in its present state; nothing for others."""
-    if not operator:
-        return []
+def actions(run: Run, role: str, *, waits_for_approval: bool = False, alike: bool = False) -> list[Action]:
+    """What somebody with the role may do to the run in its present state, what is most likely right first.
+
+    ``alike``: other runs failed of the same cause, so that trying this one again is no remedy.
+    """
     found: list[Action] = []
-    held = is_held(run)
-    cancel, retry = reverse("run-cancel", args=[run.id]), reverse("run-retry", args=[run.id])
-    if run.state in (RunState.FAILED, RunState.CANCELLED) or held:
-        found.append(Action("Retry…", retry, "rotate-ccw", "primary grow"))
-    if run.state == RunState.RUNNING and waits_for_approval:
-        with suppress(NoReverseMatch):
-            found.append(Action("Approve…", f"{reverse('approvals')}?run={run.id}", "stamp", "primary grow"))
-    if run.state not in (RunState.FAILED, RunState.CANCELLED, RunState.DONE):
-        if not run.stop or held:
-            found.append(Action("Cancel run…", cancel, "ban", "danger"))
-        else:
-            found.append(Action("Force…", f"{cancel}?force=1", "ban", "danger"))
-    else:
-        with suppress(NoReverseMatch):  # the page that starts runs is another one's
-            found.append(Action("Run again…", f"{reverse('run-new')}?from={run.id}", "repeat"))
+    if allows(role, "operator"):
+        found += _of_operators(run, waits_for_approval, alike)
+    if allows(role, "admin") and run.compensation == Undo.PARTIAL:
+        found.append(Action("Settle…", reverse("run-settle", args=[run.id]), "check"))
+    if allows(role, "support"):
+        found.append(Action("Add a note…", reverse("run-note", args=[run.id]), "message-square", more=True))
+        found.append(Action("Link for the customer…", reverse("run-share", args=[run.id]), "external-link", more=True))
     return found
+
+
+def _of_operators(run: Run, waits_for_approval: bool, alike: bool) -> list[Action]:
+    def at(name: str) -> str:
+        return reverse(f"run-{name}", args=[run.id])
+
+    retry = Action("Retry…", at("retry"), "rotate-ccw", "grow" if alike else "primary grow")
+    again = Action("Run again…", f"{reverse('run-new')}?from={run.id}", "repeat")
+    if is_held(run):
+        longer = Action("Hold longer…", at("hold"), "clock-plus")
+        return [retry, longer, Action("Undo now…", at("cancel"), "undo-2", "danger", more=True)]
+    if run.state == RunState.DONE:
+        return [again]
+    if run.state in (RunState.FAILED, RunState.CANCELLED):
+        return [retry, again]
+    if run.stop:
+        return [Action("Force…", f"{at('cancel')}?force=1", "ban", "danger")]
+    found = []
+    if waits_for_approval:
+        found.append(Action("Approve…", f"{reverse('approvals')}?run={run.id}", "stamp", "primary grow"))
+    if run.deadline_at is not None:
+        found.append(Action("Extend…", at("extend"), "clock-plus"))
+    found.append(Action("Cancel run…", at("cancel"), "ban", "danger"))
+    return [*found, Action("Force…", f"{at('cancel')}?force=1", "ban", "danger", more=True)]

@@ -14,7 +14,6 @@ from dashboard.queries.run_actions import actions
 from dashboard.queries.run_panel import panel
 from dashboard.queries.run_steps import SHARD_FILTERS
 from dashboard.render import live_page, not_modified
-from orchestrator.core.actor import allows
 
 SHOW = ("all", "open", "failed")
 
@@ -27,7 +26,6 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if found is None:
         raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
     actor = actor_of(request)
-    operator = allows(actor.role, "operator")
     tag = run_tag(found, request.get_full_path(), actor.role, sorted(actor.groups))
     if (same := not_modified(request, tag)) is not None:
         return same
@@ -45,7 +43,12 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "run": found,
         "panel": panel(page.facts, page.views, get["step"], get["shard"], actor) if get["step"] else None,
         "panel_missing": get["step"],
-        "actions": actions(found, operator, waits_for_approval=page.waits_for_approval),
+        "actions": actions(
+            found,
+            actor.role,
+            waits_for_approval=page.waits_for_approval,
+            alike=any(error.similar for error in page.errors),
+        ),
         "artifacts": artifacts.of_run(found.id),
         "back": request.get_full_path(),
     }

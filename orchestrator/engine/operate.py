@@ -7,13 +7,15 @@ record with before and after, all in one transaction with what it changes.
 from __future__ import annotations
 
 from orchestrator.core.actor import Actor
+from orchestrator.engine.incidents import note_incident
 from orchestrator.engine.operate_dead_letters import (
     discard_dead_letter,
     replay_dead_letter,
     replay_dead_letters,
     settle_dead_letter,
+    settle_undos,
 )
-from orchestrator.engine.operate_notes import add_note, extend_run
+from orchestrator.engine.operate_notes import add_note, extend_run, hold_run, share_run
 from orchestrator.engine.operate_runs import (
     CancelPreview,
     UndoItem,
@@ -39,6 +41,8 @@ __all__ = [
     "cancel_run",
     "discard_dead_letter",
     "extend_run",
+    "note_incident",
+    "hold_run",
     "pause",
     "pause_schedule",
     "preview_cancel",
@@ -51,6 +55,8 @@ __all__ = [
     "retry_run",
     "run_schedule_now",
     "settle_dead_letter",
+    "settle_undos",
+    "share_run",
     "skip_step",
     "start_run",
 ]

@@ -135,6 +135,28 @@ def settle_dead_letter(letter_id: int, actor: Actor, note: str) -> None:
         history.insert_audit(conn, [(letter.run_id, record)])
 
 
+def settle_undos(run_id: UUID, actor: Actor, note: str, letter_id: int | None = None) -> int:
+    """Settles what is left of a run's incomplete undo, or one dead letter of it, with one note; how many.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such run, role below admin, no note.
+        Conflict: the run has no such open dead letter of an undo.
+    """
+    require(actor, "admin", note)
+    query = """
+        SELECT d.id FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id
+        WHERE d.run_id = %s AND d.state = 'open' AND s.kind = 'compensation' AND (%s::bigint IS NULL OR d.id = %s)
+        ORDER BY d.id"""
+    with caller_transaction() as conn:
+        row, _ = lock_run(conn, run_id)
+        found = rows(conn, query, [row.id, letter_id, letter_id])
+        if not found:
+            raise Conflict(f"run {row.id} has no open dead letter of an undo{f' {letter_id}' if letter_id else ''}")
+        for letter in found:
+            settle_dead_letter(letter.id, actor, note)
+        return len(found)
+
+
 def discard_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
     """Closes a dead letter without running anything. The run stays as it is.
 

@@ -15,6 +15,7 @@ from orchestrator.engine import history, transitions
 from orchestrator.engine.db import caller_transaction, rows
 from orchestrator.engine.edit import Audit
 from orchestrator.engine.operate_runs import lock_run
+from orchestrator.engine.unwind import is_held
 
 _LONGEST = timedelta(days=3650)
 
@@ -40,7 +41,49 @@ def extend_run(run_id: UUID | str, deadline: str, actor: Actor, reason: str) -> 
         history.insert_audit(conn, [(row.id, record)])
 
 
-def _time(text: str, now: datetime) -> datetime:
+def hold_run(run_id: UUID | str, until: str, actor: Actor, reason: str) -> None:
+    """Gives operators more time before a held run undoes: a duration from now such as ``"2h"``, or a time in ISO 8601.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such run, role below operator, no reason, or no time that lies ahead.
+        Conflict: the run does not wait for an operator before its undo.
+    """
+    require(actor, "operator", reason)
+    with caller_transaction() as conn:
+        moment = _time(until, rows(conn, "SELECT clock_timestamp() AS now")[0].now, "until")
+        row, _ = lock_run(conn, run_id)
+        if not is_held(row):
+            raise Conflict(f"run {row.id} is {row.state} and not held; only a held run can be held longer")
+        transitions.extend_hold(conn, row.id, moment)
+        before = json.dumps({"hold_until": row.hold_until.isoformat() if row.hold_until else None})
+        after = json.dumps({"hold_until": moment.isoformat()})
+        history.insert_audit(conn, [(row.id, Audit("hold", before, after, actor.name, actor.role, reason.strip()))])
+
+
+#: How long a link for a customer may be good for, in seconds.
+LONGEST_LINK = 90 * 86400.0
+
+
+def share_run(run_id: UUID | str, seconds: float, actor: Actor, reason: str) -> datetime:
+    """Records that somebody hands out a link on which a customer sees the run's reply; until when it is good.
+
+    Raises:
+        NotFound, NotAllowed, Invalid: no such run, role below support, no reason, or no length up to 90 days.
+    """
+    require(actor, "support", reason)
+    if not 60 <= seconds <= LONGEST_LINK:
+        raise Invalid("a link is good for a minute at least and 90 days at most", field="for")
+    with caller_transaction() as conn:
+        row, _ = lock_run(conn, run_id)
+        now: datetime = rows(conn, "SELECT clock_timestamp() AS now")[0].now
+        until = now + timedelta(seconds=seconds)
+        after = json.dumps({"until": until.isoformat(timespec="seconds")})
+        history.insert_audit(conn, [(row.id, Audit("share", None, after, actor.name, actor.role, reason.strip()))])
+    return until
+
+
+def _time(text: str, now: datetime, field: str = "deadline") -> datetime:
+    what = "deadline" if field == "deadline" else "time"
     try:
         until = now + timedelta(seconds=parse_duration(text))
     except BadDuration:
@@ -48,14 +91,14 @@ def _time(text: str, now: datetime) -> datetime:
             until = datetime.fromisoformat(text)
         except ValueError:
             raise Invalid(
-                f"{text!r} is neither a duration such as 2h nor a time such as 2030-01-31T12:00:00Z", field="deadline"
+                f"{text!r} is neither a duration such as 2h nor a time such as 2030-01-31T12:00:00Z", field=field
             ) from None
     except OverflowError:
-        raise Invalid("the deadline is too far ahead", field="deadline") from None
+        raise Invalid(f"the {what} is too far ahead", field=field) from None
     if until.tzinfo is None:
-        raise Invalid("the deadline needs a time zone, such as Z for UTC", field="deadline")
+        raise Invalid(f"the {what} needs a time zone, such as Z for UTC", field=field)
     if not now < until <= now + _LONGEST:
-        raise Invalid("the deadline must lie ahead, ten years at most", field="deadline")
+        raise Invalid(f"the {what} must lie ahead, ten years at most", field=field)
     return until
 
 

@@ -7,13 +7,13 @@ record with before and after, all in one transaction with what it changes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Conflict, NotFound
-from orchestrator.core.states import RUN_TERMINAL, Cause, RunState, StopReason
+from orchestrator.core.states import RUN_TERMINAL, Cause, NodeState, RunState, StopReason
 from orchestrator.engine import retry as retries
 from orchestrator.engine import retry_preview, transitions
 from orchestrator.engine.db import Connection, caller_transaction, notify, rows, sql
@@ -35,11 +35,18 @@ class UndoItem:
 
 @dataclass(frozen=True)
 class CancelPreview:
-    """What a cancel would do: ``undo`` in order, ``running`` rows to be stopped, started steps without an undo."""
+    """What a cancel would do: ``undo`` in order, ``running`` rows to be stopped, started steps without an undo.
+
+    ``skipped``: steps that will not be reached. ``children``: live child runs, which are cancelled too. ``remaining``:
+    of a run that undoes already, the undos that come after those running.
+    """
 
     undo: list[UndoItem]
     running: list[str]
     not_undoable: list[str]
+    skipped: list[str] = field(default_factory=list)
+    children: list[UUID] = field(default_factory=list)
+    remaining: list[str] = field(default_factory=list)
 
 
 def lock_run(conn: Connection, run_id: UUID | str) -> tuple[Any, Plan]:
@@ -152,6 +159,14 @@ def preview_retry(run_id: UUID | str, from_step: str | None = None) -> RetryPrev
         return retry_preview.preview(conn, row, plan, from_step)
 
 
+_OPEN_ROWS = """
+SELECT step, shard, kind, state FROM workflow_steps
+WHERE run_id = %s AND (state = 'running' OR (kind = 'compensation' AND state IN ('pending', 'queued', 'waiting')))
+ORDER BY id LIMIT 10000"""
+_LIVE_CHILDREN = """
+SELECT id FROM workflow_runs WHERE parent_run_id = %s AND state IN ('running', 'compensating') ORDER BY id LIMIT 1000"""
+
+
 def preview_cancel(run_id: UUID | str, force: bool = False) -> CancelPreview:
     """What a cancel would undo and stop. Changes nothing.
 
@@ -164,9 +179,8 @@ def preview_cancel(run_id: UUID | str, force: bool = False) -> CancelPreview:
         if row.state in RUN_TERMINAL:
             raise Conflict(f"run {row.id} is {row.state} already; there is nothing to cancel")
         started = rows(conn, sql("select_started"), {"run": row.id})
-        running = rows(
-            conn, "SELECT step, shard FROM workflow_steps WHERE run_id = %s AND state = 'running' ORDER BY id", [row.id]
-        )
+        open_rows = rows(conn, _OPEN_ROWS, [row.id])
+        children = rows(conn, _LIVE_CHILDREN, [row.id])
     undo, bare = [], []
     for item in started:
         spec = plan.by_id[item.step].spec.compensate
@@ -178,4 +192,11 @@ def preview_cancel(run_id: UUID | str, force: bool = False) -> CancelPreview:
         undo.extend(UndoItem(", ".join(e.undoes), "", e.handler) for e in plan.spec.on_failure.compensate)
         covered = {step for e in plan.spec.on_failure.compensate for step in e.undoes}
         bare = [step for step in bare if step not in covered]
-    return CancelPreview(undo, [f"{r.step} {r.shard}".strip() for r in running], bare)
+    return CancelPreview(
+        undo,
+        [f"{r.step} {r.shard}".strip() for r in open_rows if r.state == "running"],
+        bare,
+        [node.id for node, letter in zip(plan.nodes, row.node_states, strict=False) if letter == NodeState.PENDING],
+        [child.id for child in children],
+        [f"{r.step} {r.shard}".strip() for r in open_rows if r.kind == "compensation" and r.state != "running"],
+    )

@@ -264,6 +264,11 @@ def extend_deadline(conn: Connection, run_id: UUID, until: datetime) -> None:
     put(conn, query, [until, run_id])
 
 
+def extend_hold(conn: Connection, run_id: UUID, until: datetime) -> None:
+    """Moves the time at which the undo of a locked, held run begins by itself."""
+    put(conn, "UPDATE workflow_runs SET hold_until = %s, updated_at = clock_timestamp() WHERE id = %s", [until, run_id])
+
+
 def note_missed_deadline(conn: Connection, run_id: UUID) -> bool:
     """Notes, once, that a running run is past its deadline; False where somebody did or it no longer is."""
     query = """
