@@ -73,6 +73,7 @@ DEAD_LETTER_FILTERS: list[dict[str, Any]] = [
         "state", "open (default), any, or another state.", type="string", enum=["any", *map(str, DeadLetterState)]
     ),
     described("workflow", "Name of the workflow."),
+    described("version", "Version of the definition.", type="integer"),
     described("step", "Id of the step, or name of the compensation."),
     described("cause", "Cause of the failure.", type="string", enum=[str(c) for c in Cause]),
     described("run", "Of this run.", type="string", format="uuid"),

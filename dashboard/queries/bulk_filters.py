@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from dashboard.queries import run_filters
 from orchestrator.core.bulk import BulkVerb
@@ -12,7 +13,9 @@ from orchestrator.core.states import Cause, DeadLetterState
 from orchestrator.engine.bulk import Filters
 from orchestrator.engine.find_dead_letters import DeadLetterFilters
 
-LETTER_NAMES = ("state", "workflow", "step", "cause", "run", "fingerprint")
+LETTER_NAMES = ("state", "workflow", "version", "step", "cause", "run", "fingerprint")
+#: Fingerprints of one incident at most.
+MOST_ALIKE = 100
 
 
 def names(verb: BulkVerb) -> tuple[str, ...]:
@@ -35,7 +38,23 @@ def parse(verb: BulkVerb, given: Mapping[str, Iterable[str]]) -> Filters:
     asked = {name: values for name, values in asked.items() if values}
     if not asked:
         raise Invalid(f"say which {verb.objects()}: an empty filter would mean all of them", field="filter")
-    return run_filters.parse(asked) if verb.of_runs else letters({k: _one(k, v) for k, v in asked.items()})
+    return run_filters.parse(asked) if verb.of_runs else letters_of(asked)
+
+
+def letters_of(asked: Mapping[str, list[str]]) -> DeadLetterFilters:
+    """A filter of dead letters as an address holds it: ``fingerprint`` may stand several times, of which any matches.
+
+    Raises:
+        Invalid: for a value that cannot be read.
+    """
+    given = {name: [value for value in values if value] for name, values in asked.items()}
+    alike = list(dict.fromkeys(given.pop("fingerprint", [])))
+    if len(alike) > MOST_ALIKE:
+        raise Invalid(f"fingerprint is given {len(alike)} times; {MOST_ALIKE} at most", field="fingerprint")
+    found = letters({name: _one(name, values) for name, values in given.items() if values})
+    if any("\x00" in text for text in alike):
+        raise Invalid("fingerprint holds a NUL character", field="fingerprint")
+    return replace(found, fingerprint=alike[0]) if len(alike) == 1 else replace(found, fingerprints=tuple(alike))
 
 
 def letters(given: Mapping[str, str]) -> DeadLetterFilters:
@@ -52,11 +71,18 @@ def letters(given: Mapping[str, str]) -> DeadLetterFilters:
     return DeadLetterFilters(
         state=None if state == "any" else state,
         workflow=text.get("workflow"),
+        version=_version(text["version"]) if "version" in text else None,
         step=text.get("step"),
         fingerprint=text.get("fingerprint"),
         cause=_word("cause", text["cause"], list(Cause)) if "cause" in text else None,
         run=_run(text["run"]) if "run" in text else None,
     )
+
+
+def _version(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Invalid(f"version {text[:100]!r} is not a whole number from 1", field="version")
+    return int(text)
 
 
 def _run(text: str) -> uuid.UUID:

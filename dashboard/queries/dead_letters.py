@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db import connection
 
@@ -19,23 +20,30 @@ PAGE = 50
 
 _GROUPS = f"""
 WITH recent AS (
-  SELECT id, fingerprint, workflow, step, shard, cause, first_at, last_at FROM workflow_dead_letters
+  SELECT id, fingerprint, workflow, version, step, shard, cause, first_at, last_at FROM workflow_dead_letters
   WHERE state = 'open' ORDER BY last_at DESC, id DESC LIMIT {BOUND + 1}
+), by_version AS (
+  SELECT fingerprint, jsonb_object_agg(version, n) AS versions
+  FROM (SELECT fingerprint, version, count(*) AS n FROM recent GROUP BY 1, 2) x GROUP BY 1
 ), alike AS (
   SELECT fingerprint, count(*) AS n, min(first_at) AS first_at, max(last_at) AS last_at, max(id) AS latest,
          count(DISTINCT shard) AS shards, min(shard) AS shard
   FROM recent GROUP BY fingerprint
 )
 SELECT a.fingerprint, a.n, a.first_at, a.last_at, a.shards, a.shard, d.workflow, d.step, d.cause, d.error, d.id,
-       sum(a.n) OVER ()::int AS total
-FROM alike a JOIN workflow_dead_letters d ON d.id = a.latest
+       v.versions, s.queue, sum(a.n) OVER ()::int AS total
+FROM alike a JOIN workflow_dead_letters d ON d.id = a.latest JOIN by_version v ON v.fingerprint = a.fingerprint
+LEFT JOIN workflow_steps s ON s.id = d.step_row_id
 ORDER BY a.n DESC, a.last_at DESC LIMIT %s
 """
 
 
 @dataclass(frozen=True)
 class Group:
-    """Open dead letters with one fingerprint; ``example`` is the id of the latest."""
+    """Open dead letters with one fingerprint; ``example`` is the id of the latest, ``queue`` that of its step.
+
+    ``versions``: how many failed on each version of the workflow, the newest first.
+    """
 
     fingerprint: str
     count: int
@@ -48,6 +56,8 @@ class Group:
     cause: str
     error: Any
     example: int
+    versions: dict[int, int] = field(default_factory=dict)
+    queue: str = ""
 
     @property
     def kind(self) -> str:
@@ -76,8 +86,9 @@ def groups(limit: int = 100) -> tuple[list[Group], int]:
 
 
 def _parsed(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    error = json.loads(row[9]) if isinstance(row[9], str) else row[9]
-    return (*row[:9], error, row[10])
+    error, versions = (json.loads(value) if isinstance(value, str) else value for value in (row[9], row[11]))
+    counted = {int(version): versions[version] for version in sorted(versions, key=int, reverse=True)}
+    return (*row[:9], error, row[10], counted, row[12] or "")
 
 
 @dataclass(frozen=True)
@@ -108,3 +119,9 @@ def letters(filters: find_dead_letters.DeadLetterFilters, cursor: str) -> Letter
     except Invalid as error:
         return Letters([], problem=error.message)
     return Letters([Letter(letter) for letter in found.items], found.next_cursor or "")
+
+
+def link_to_all(asked: dict[str, list[str]]) -> str:
+    """The part of an address that asks for all dead letters that match; empty where that would be all there are."""
+    given = [(name, value) for name, values in asked.items() for value in values if value and name != "state"]
+    return urlencode(given)

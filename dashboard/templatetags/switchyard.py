@@ -57,6 +57,12 @@ def _glyph(look: words.Look) -> SafeString:
     return format_html('<svg class="st {}" aria-hidden="true"><use href="#{}"/></svg>', look.css, look.glyph)
 
 
+@register.simple_tag
+def look_name(state: str, kind: str = "run") -> str:
+    """The word of a state alone, beside a :func:`glyph`."""
+    return words.look(state, kind).word
+
+
 @register.filter
 def cause_words(cause: str | None) -> str:
     """A cause for the middle of a sentence."""
@@ -147,6 +153,12 @@ def _unbroken(text: str) -> str:
 
 def _iso(moment: dt.datetime) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@register.filter
+def iso_exact(moment: dt.datetime) -> str:
+    """A moment to the microsecond, for a form that says which row it has shown."""
+    return moment.astimezone(dt.UTC).isoformat()
 
 
 @register.filter

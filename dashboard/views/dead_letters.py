@@ -1,24 +1,29 @@
-"""Dead letters: by cause, one by one, replayed or discarded."""
+"""Dead letters: by incident and cause, one by one, replayed or discarded, noted, as a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard import export as files
 from dashboard.access import actor_of, may, require_role
+from dashboard.queries import bulk_filters
 from dashboard.queries import dead_letters as read
+from dashboard.queries.incidents import incidents
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
 from dashboard.words import DEAD_LETTER
 from orchestrator.core.actor import Actor
-from orchestrator.core.errors import NotFound, SwitchyardError
+from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
 from orchestrator.engine import operate
-from orchestrator.engine.find_dead_letters import DeadLetterFilters
+from orchestrator.engine.explain_words import upper_first
+from orchestrator.engine.find_dead_letters import DeadLetterFilters, matching
 
 #: As many as a page shows are done at once.
 MAX_AT_ONCE = read.PAGE
@@ -32,30 +37,62 @@ def dead_letters(request: HttpRequest) -> HttpResponse:
     tag = version_tag(request.get_full_path(), may(request.user, "operator"))
     if (same := not_modified(request, tag)) is not None:
         return same
-    state = request.GET.get("state", "open")
-    state = state if state in DEAD_LETTER or state == "any" else "open"
-    fingerprint, workflow = request.GET.get("fingerprint", ""), request.GET.get("workflow", "")
-    filters = DeadLetterFilters(None if state == "any" else state, _text(workflow), fingerprint=_text(fingerprint))
-    found = read.letters(filters, request.GET.get("cursor", ""))
-    groups, total = read.groups()
+    asked = {name: request.GET.getlist(name) for name in bulk_filters.LETTER_NAMES if request.GET.get(name)}
+    try:
+        filters = bulk_filters.letters_of(asked)
+        found = read.letters(filters, request.GET.get("cursor", ""))
+    except Invalid as error:
+        filters, found = DeadLetterFilters(), read.Letters([], problem=error.message)
+    gathered, groups, total = incidents()
+    chosen = [one for one in request.GET.getlist("fingerprint") if one]
+    state = request.GET.get("state") or "open"
     context = {
         "found": found,
+        "incidents": gathered,
         "groups": groups,
         "total": total,
-        "state": state,
-        "states": DEAD_LETTER,
-        "fingerprint": fingerprint,
-        "workflow": workflow,
-        "chosen": next((group for group in groups if group.fingerprint == fingerprint), None),
+        "state": state if state in (*DEAD_LETTER, "any") else "open",
+        "narrowed": any(asked.get(name) for name in ("fingerprint", "workflow", "version", "step", "cause", "run")),
+        "chosen": next((one for one in gathered if chosen and set(chosen) <= set(one.fingerprints)), None),
+        "part": next((group for group in groups if chosen == [group.fingerprint]), None),
+        "fingerprints": chosen,
+        "version": filters.version,
+        "all_query": read.link_to_all(asked) if filters.state == "open" else "",
         "may_act": may(request.user, "operator"),
+        "may_note": may(request.user, "support"),
         "back": request.get_full_path(),
     }
     return live_page(request, "dead_letters/index.html", context, tag=tag)
 
 
-def _text(given: str) -> str | None:
-    """A filter's text; none for empty. What no row can hold matches nothing."""
-    return given.replace("\x00", "\ufffd") or None
+@require_safe
+@require_role("viewer")
+def export(request: HttpRequest) -> HttpResponseBase:
+    """The dead letters that the filters of the address leave, as CSV."""
+    asked = {name: request.GET.getlist(name) for name in bulk_filters.LETTER_NAMES if request.GET.get(name)}
+    try:
+        letters = matching(bulk_filters.letters_of(asked))
+        return files.answer("dead-letters", files.DEAD_LETTERS, files.dead_letter_rows(letters))
+    except Invalid as error:
+        messages.error(request, f"No file was made: {error.message}.")
+        return redirect("dead-letters")
+
+
+@require_POST
+@require_role("support")
+def note(request: HttpRequest) -> HttpResponse:
+    """Notes who looks after an incident, what is known of it and what holds the fix."""
+    given = {name: request.POST.get(name, "") for name in ("owner", "note", "fixed_in")}
+    try:
+        seen = datetime.fromisoformat(text) if (text := request.POST.get("seen", "")) else None
+        operate.note_incident(request.POST.getlist("fingerprint"), actor_of(request), seen=seen, **given)
+    except ValueError:
+        messages.error(request, "This form is from another page; open the incident again.")
+    except SwitchyardError as error:
+        messages.error(request, f"{upper_first(error.message)}.")
+    else:
+        messages.success(request, "Noted.")
+    return _back(request)
 
 
 @require_POST
@@ -80,6 +117,10 @@ def act(request: HttpRequest, verb: str) -> HttpResponse:
         messages.error(request, f"{told[0]}{others}")
     if not ids:
         messages.error(request, "No dead letter was named, so nothing was done.")
+    return _back(request)
+
+
+def _back(request: HttpRequest) -> HttpResponse:
     back = request.POST.get("back", "")
     return redirect(back if url_has_allowed_host_and_scheme(back, {request.get_host()}) else "dead-letters")
 

@@ -22,9 +22,9 @@ PATIENCE = 10.0
 class BulkPreview:
     """``total`` in the set, ``eligible`` of them in a state that allows it now, ``missing`` not there at all.
 
-    ``states``, ``versions`` (``"video-upload v3"``) and ``steps`` (which failed) count the set, most first. ``side_effects`` counts
-    what would run again of the calls that handlers marked with ``ctx.external``, by the name they gave; None when
-    looking took too long.
+    ``states``, ``versions`` (``"video-upload v3"``) and ``steps`` (which failed) count the set, most first.
+    ``side_effects`` counts what would run again of the calls that handlers marked with ``ctx.external``, by the name
+    they gave; None when looking took too long.
     """
 
     verb: BulkVerb

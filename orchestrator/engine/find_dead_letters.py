@@ -19,7 +19,7 @@ from orchestrator.models import DeadLetter
 
 @dataclass(frozen=True)
 class DeadLetterFilters:
-    """What to look for; everything given must hold. ``state`` None means any."""
+    """What to look for; everything given must hold. ``state`` None means any, of ``fingerprints`` any one."""
 
     state: str | None = DeadLetterState.OPEN
     workflow: str | None = None
@@ -27,6 +27,8 @@ class DeadLetterFilters:
     cause: str | None = None
     run: uuid.UUID | None = None
     fingerprint: str | None = None
+    version: int | None = None
+    fingerprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class DeadLetterPage:
 
 def matching(filters: DeadLetterFilters) -> QuerySet[DeadLetter]:
     """The dead letters that match, latest first, each with its run."""
-    given = {name: value for name, value in vars(filters).items() if value is not None}
+    given = {name: value for name, value in vars(filters).items() if value is not None and name != "fingerprints"}
+    if filters.fingerprints:
+        given["fingerprint__in"] = filters.fingerprints
     return DeadLetter.objects.filter(**given).select_related("run").order_by("-last_at", "-id")
 
 

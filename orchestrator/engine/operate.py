@@ -27,6 +27,7 @@ from orchestrator.engine.operate_runs import (
 from orchestrator.engine.operate_start import start_run
 from orchestrator.engine.operate_steps import approve_step, reject_step, skip_step
 from orchestrator.engine.pauses import pause, resume
+from orchestrator.engine.retire import restore_version, retire_version
 from orchestrator.engine.retry import RetryItem, RetryPreview
 from orchestrator.engine.schedules import pause_schedule, resume_schedule, run_schedule_now
 
@@ -41,8 +42,8 @@ __all__ = [
     "cancel_run",
     "discard_dead_letter",
     "extend_run",
-    "note_incident",
     "hold_run",
+    "note_incident",
     "pause",
     "pause_schedule",
     "preview_cancel",
@@ -50,8 +51,10 @@ __all__ = [
     "reject_step",
     "replay_dead_letter",
     "replay_dead_letters",
+    "restore_version",
     "resume",
     "resume_schedule",
+    "retire_version",
     "retry_run",
     "run_schedule_now",
     "settle_dead_letter",

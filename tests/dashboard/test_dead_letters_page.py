@@ -34,7 +34,7 @@ def test_alike_failures_stand_together(viewer):
     make("failed")
     make("partial")
     html = viewer.get("/dead-letters/").content.decode()
-    assert "4 failures wait for somebody; 3 have one cause" in html
+    assert "4 failures wait for somebody, in 2 incidents; 3 have one cause" in html
     assert "3 × OSError" in html
     assert "1 × PermissionError" in html
 
