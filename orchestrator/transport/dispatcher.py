@@ -19,6 +19,7 @@ from types import FrameType
 import psycopg
 from django.conf import settings
 from django.db import close_old_connections
+from redis import Redis
 from redis.exceptions import RedisError
 
 from orchestrator.engine import beats, bulk_work, children, gates, recover, schedules, waits
@@ -33,6 +34,9 @@ CHANNEL = "switchyard_outbox"
 _IDLE = 0.5
 _BUSY = 0.01
 _STAY_BUSY = 0.25
+#: Seconds that one answer of Redis may take, and after which it is asked again when it did not come.
+_REDIS_PATIENCE = 10.0
+_REDIS_WAIT = 0.5
 
 
 class Dispatcher:
@@ -42,7 +46,9 @@ class Dispatcher:
         self._background = background
         self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._conn: Connection | None = None
-        self._client = redis_connection()
+        self._client = _patient(redis_connection())
+        self._redis_at = 0.0  # monotonic time before which Redis, which did not answer, is let alone
+        self._redis_wait = _REDIS_WAIT
         self._stop = False
         self._leads = False
         self._busy_until = 0.0
@@ -61,9 +67,9 @@ class Dispatcher:
             (0.5, gates.promote_all),
             (0.25, bulk_work.advance),
             (sweep, recover.reap_lost),
-            (1.0, reissuer.if_emptied),
-            (EVERY, reissuer.stale),
-            (0.25, reissuer.lift),
+            (1.0, self._if_redis(reissuer.if_emptied)),
+            (EVERY, self._if_redis(reissuer.stale)),
+            (0.25, self._if_redis(reissuer.lift)),
             (0.5, schedules.fire_due),
             (sweep, lambda conn: rows(conn, sql("fold_rollups"), {"limit": 10_000}) and 0),
             (5.0, Upkeep(self._holder).tick),
@@ -81,8 +87,8 @@ class Dispatcher:
             try:
                 self._serve()
                 wait = 0.5
-            except (psycopg.OperationalError, psycopg.InterfaceError, RedisError) as problem:
-                log.warning("%s not reachable, tried again: %s", _which(problem), str(problem).strip())
+            except (psycopg.OperationalError, psycopg.InterfaceError) as problem:
+                log.warning("the database not reachable, tried again: %s", str(problem).strip())
                 self._conn = None
                 self._leads = False
                 self._pause(wait)
@@ -118,8 +124,28 @@ class Dispatcher:
                 close_old_connections()
 
     def _relay(self, conn: Connection) -> None:
-        while not self._stop and relay(conn, self._client):
+        while not self._stop and self._if_redis(lambda conn: relay(conn, self._client))(conn):
             self._busy_until = time.monotonic() + _STAY_BUSY
+
+    def _if_redis(self, duty: Callable[[Connection], int]) -> Callable[[Connection], int]:
+        """What needs Redis, left out for growing times while Redis does not answer: deadlines, timers, lost workers
+        and cancels need only the database and go on.
+        """
+
+        def work(conn: Connection) -> int:
+            if time.monotonic() < self._redis_at:
+                return 0
+            try:
+                count = duty(conn)
+            except RedisError as problem:
+                log.warning("Redis not reachable, tried again in %g s: %s", self._redis_wait, str(problem).strip())
+                self._redis_at = time.monotonic() + self._redis_wait
+                self._redis_wait = min(self._redis_wait * 2, 5.0)
+                return 0
+            self._redis_wait = _REDIS_WAIT
+            return count
+
+        return work
 
     def _do_duties(self, conn: Connection, now: float) -> None:
         for i, (every, duty) in enumerate(self._duties):
@@ -128,7 +154,7 @@ class Dispatcher:
                 try:
                     if duty(conn):
                         self._relay(conn)
-                except (psycopg.OperationalError, psycopg.InterfaceError, RedisError):
+                except (psycopg.OperationalError, psycopg.InterfaceError):
                     raise
                 except Exception:
                     log.exception("a duty of the dispatcher failed; the next pass tries again")
@@ -157,5 +183,7 @@ class Dispatcher:
             time.sleep(0.05)
 
 
-def _which(problem: Exception) -> str:
-    return "Redis" if isinstance(problem, RedisError) else "the database"
+def _patient(client: Redis) -> Redis:
+    """A Redis that hangs must not hang the dispatcher."""
+    client.connection_pool.connection_kwargs.update(socket_timeout=_REDIS_PATIENCE, socket_connect_timeout=3.0)
+    return client

@@ -68,6 +68,9 @@ class Connections:
 class TicketWorker(SimpleWorker):
     """Serves queues of tickets until told to stop. Made after the fork, with a lease that the supervisor holds."""
 
+    #: However long Redis was away, it is asked again this soon (RQ would wait up to a minute).
+    max_connection_wait_time = 5.0
+
     def __init__(self, queues: Sequence[str], client: Redis, holder: Holder, board: Board) -> None:
         super().__init__(
             list(queues), name=holder.worker, connection=client, worker_ttl=_TTL, serializer=JSONSerializer,

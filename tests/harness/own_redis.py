@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -25,12 +26,17 @@ class OwnRedis:
             "dir": str(folder),
             **given,
         }
-        arguments = [part for name, value in words.items() for part in (f"--{name.replace('_', '-')}", value)]
-        self._process = subprocess.Popen(
-            [str(_binary()), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=folder
-        )
+        self._arguments = [part for name, value in words.items() for part in (f"--{name.replace('_', '-')}", value)]
+        self._folder = folder
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = redis.Redis.from_url(self.url)
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, empty, on the port that it had."""
+        self._process = subprocess.Popen(
+            [str(_binary()), *self._arguments], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=self._folder
+        )
         wait_until(self._answers, 15)
 
     def _answers(self) -> bool:
@@ -39,8 +45,20 @@ class OwnRedis:
         except redis.RedisError:
             return False
 
-    def stop(self) -> None:
-        """Kills it."""
-        self.client.close()
+    def kill(self) -> None:
+        """It is gone, with all that it held."""
         self._process.kill()
         self._process.wait(10)
+
+    def pause(self) -> None:
+        """It takes connections and does not answer."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends :meth:`pause`."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """The end of the test."""
+        self.client.close()
+        self.kill()

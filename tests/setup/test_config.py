@@ -96,6 +96,13 @@ def test_a_database_url_is_taken_apart() -> None:
     }
 
 
+def test_a_database_url_with_a_standby() -> None:
+    url = "postgresql://u:p@/name?host=db1,db2&port=5432,5433&target_session_attrs=read-write"
+    entry = database_settings(url)
+    assert (entry["HOST"], entry["PORT"]) == ("db1,db2", "5432,5433")
+    assert entry["OPTIONS"] == {"target_session_attrs": "read-write"}
+
+
 def test_a_database_url_by_socket() -> None:
     assert database_settings("postgresql:///name?host=/run/postgresql")["HOST"] == "/run/postgresql"
 
