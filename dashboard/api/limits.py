@@ -6,12 +6,13 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from dashboard.api.answers import Error, Items, TopicItem, answer
-from dashboard.api.auth import OPERATOR, VIEWER, actor_of
-from dashboard.api.params import only
-from dashboard.api.schemas import TopicLimit
-from orchestrator.engine import catalogue, limits, topics
+from dashboard.api.auth import ADMIN, OPERATOR, VIEWER, actor_of
+from dashboard.api.params import number, only
+from dashboard.api.schemas import TopicLimit, Why
+from orchestrator.engine import catalogue, limits, operate, topics
 
 router = Router()
+_VERSION = {200: Items, (404, 409, 422): Error}
 
 
 @router.get("/workflows", auth=VIEWER, response={200: Items}, tags=["workflows"])
@@ -24,6 +25,20 @@ def list_workflows(request: HttpRequest) -> HttpResponse:
 @router.get("/workflows/{name}/versions", auth=VIEWER, response={200: Items, 404: Error}, tags=["workflows"])
 def list_versions(request: HttpRequest, name: str) -> HttpResponse:
     """The versions of a workflow, newest first."""
+    return answer({"items": catalogue.versions(name), "next_cursor": None})
+
+
+@router.post("/workflows/{name}/versions/{version}/retire", auth=ADMIN, response=_VERSION, tags=["workflows"])
+def retire(request: HttpRequest, name: str, version: str, body: Why) -> HttpResponse:
+    """Start no new runs on a version; refused while live runs are on it. Answers the versions as they are then."""
+    operate.retire_version(name, number(version, "version"), actor_of(request), body.reason)
+    return answer({"items": catalogue.versions(name), "next_cursor": None})
+
+
+@router.post("/workflows/{name}/versions/{version}/restore", auth=ADMIN, response=_VERSION, tags=["workflows"])
+def restore(request: HttpRequest, name: str, version: str, body: Why) -> HttpResponse:
+    """Let new runs start on a retired version again. Answers the versions as they are then."""
+    operate.restore_version(name, number(version, "version"), actor_of(request), body.reason)
     return answer({"items": catalogue.versions(name), "next_cursor": None})
 
 

@@ -11,6 +11,7 @@ from orchestrator.core.errors import NotFound
 from orchestrator.core.states import RUN_LIVE
 from orchestrator.engine import catalogue, pauses
 from orchestrator.engine.explain_words import listed, number
+from orchestrator.engine.retire import Drain, drain
 from orchestrator.models import Definition, Run
 
 LIVE = 20
@@ -32,7 +33,10 @@ class StepLine:
 
 @dataclass(frozen=True)
 class WorkflowPage:
-    """One workflow. ``shown`` is the version whose steps are listed."""
+    """One workflow. ``shown`` is the version whose steps are listed, ``drain`` what holds it.
+
+    ``live`` are runs of that version where one was asked for, else of all.
+    """
 
     name: str
     versions: list[dict[str, Any]]
@@ -43,6 +47,7 @@ class WorkflowPage:
     live_count: int
     pause: pauses.Paused | None
     schedule: dict[str, Any] | None
+    drain: Drain
 
 
 def all_workflows() -> list[dict[str, Any]]:
@@ -62,7 +67,8 @@ def one_workflow(name: str, version: str) -> WorkflowPage | None:
     if wanted is None:
         return None
     spec = Definition.objects.values_list("spec", flat=True).get(workflow=name, version=wanted["version"])
-    live = rows_of(list(_RUNS.filter(workflow=name).order_by("-id")[:LIVE]))
+    on_page = {"workflow": name, **({"version": wanted["version"]} if version else {})}
+    live = rows_of(list(_RUNS.filter(**on_page).order_by("-id")[:LIVE]))
     return WorkflowPage(
         name,
         versions,
@@ -73,6 +79,7 @@ def one_workflow(name: str, version: str) -> WorkflowPage | None:
         sum(v["live_runs"] for v in versions),
         next((p for p in pauses.live() if (p.kind, p.name) == ("workflow", name)), None),
         spec.get("schedule"),
+        drain(name, wanted["version"]),
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
 
-from dashboard.access import may, require_role
+from dashboard.access import actor_of, may, require_role, role_of
 from dashboard.queries import workflows as read
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
+from dashboard.views.pauses import back
+from orchestrator.core.errors import SwitchyardError
+from orchestrator.engine import operate
 
 
 @require_role("viewer")
@@ -22,7 +27,7 @@ def workflows(request: HttpRequest) -> HttpResponse:
 @require_role("viewer")
 def workflow(request: HttpRequest, name: str) -> HttpResponse:
     """One workflow: the steps of a version (``?version=3``, else the newest), its versions, its live runs."""
-    tag = version_tag(request.get_full_path(), may(request.user, "operator"))
+    tag = version_tag(request.get_full_path(), role_of(request.user))
     if (same := not_modified(request, tag)) is not None:
         return same
     page = read.one_workflow(name, request.GET.get("version", ""))
@@ -35,10 +40,27 @@ def workflow(request: HttpRequest, name: str) -> HttpResponse:
             "page": page,
             "runbook_url": _link(page.shown["runbook"]),
             "may_act": may(request.user, "operator"),
+            "may_retire": may(request.user, "admin"),
+            "asked": request.GET.get("version", ""),
             "back": request.get_full_path(),
         },
         tag=tag,
     )
+
+
+@require_POST
+@require_role("admin")
+def use(request: HttpRequest, name: str, version: str, verb: str) -> HttpResponse:
+    """Retire a version, or take it into use again; back to its page."""
+    change = operate.retire_version if verb == "retire" else operate.restore_version
+    try:
+        change(name, int(version), actor_of(request), request.POST.get("reason", ""))
+    except SwitchyardError as problem:
+        messages.error(request, problem.message)
+    else:
+        told = "is retired: no new runs start on it" if verb == "retire" else "is in use again"
+        messages.success(request, f"{name} v{version} {told}.")
+    return back(request, "workflows")
 
 
 def _link(url: str) -> str:

@@ -95,7 +95,7 @@ def publish(packages: Iterable[str], *, actor: Actor = COMMAND_LINE) -> list[Pub
                 # The same content, moved: the code that runs it is imported from where it stands now.
                 Definition.objects.filter(pk=stored.pk).update(package=one.package, origin=one.origin)
         for workflow in sorted({result.workflow for result in results}):
-            _keep_schedule(workflow)
+            keep_schedule(workflow)
     return results
 
 
@@ -204,8 +204,8 @@ def _store(one: _Found, actor: Actor) -> None:
     )
 
 
-def _keep_schedule(workflow: str) -> None:
-    """Brings the schedule's row in line with the newest version: made, changed or taken away.
+def keep_schedule(workflow: str) -> None:
+    """Brings the schedule's row in line with the newest version in use: made, changed or taken away.
 
     A pause stays, and so does the tick to come unless the times themselves have changed.
     """

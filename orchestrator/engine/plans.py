@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from orchestrator.core.errors import NotFound
+from orchestrator.core.errors import Conflict, NotFound
 from orchestrator.core.retry import backoff_delay
 from orchestrator.core.shards import MAX_ITEMS
 from orchestrator.core.states import NodeState
@@ -141,7 +141,7 @@ def forget() -> None:
 
 _LATEST = """
 SELECT id FROM workflow_definitions
-WHERE workflow = %s AND (version = %s OR (%s::int IS NULL AND retired_at IS NULL))
+WHERE workflow = %s AND (version = %s OR %s::int IS NULL) AND retired_at IS NULL
 ORDER BY version DESC LIMIT 1
 """
 
@@ -151,6 +151,7 @@ def latest_definition(conn: Connection, workflow: str, version: int | None = Non
 
     Raises:
         NotFound: unknown workflow or version; it says which are known.
+        Conflict: the version named is retired.
     """
     found = rows(conn, _LATEST, [workflow, version, version])
     if found:
@@ -160,6 +161,8 @@ def latest_definition(conn: Connection, workflow: str, version: int | None = Non
         return definition_id
     known = Definition.objects.filter(workflow=workflow).order_by("version")
     if version is not None and known.exists():
+        if known.filter(version=version).exists():
+            raise Conflict(f"version {version} of {workflow} is retired: no new runs start on it", field="version")
         versions = ", ".join(str(v) for v in known.values_list("version", flat=True)[:20])
         raise NotFound(f"workflow {workflow!r} has no version {version}; published are: {versions}", field="version")
     names = ", ".join(Definition.objects.values_list("workflow", flat=True).distinct().order_by("workflow")[:20])

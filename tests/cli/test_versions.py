@@ -47,3 +47,22 @@ def test_a_handler_that_is_gone_and_no_live_run(kit, capsys, monkeypatch):
     found = answer(capsys, "--check")
     assert found["ok"]
     assert next(v for v in found["versions"] if v["workflow"] == "kit-saga")["missing_handlers"] == ["undo"]
+
+
+def test_a_version_is_retired_by_command(kit, capsys):
+    call_command("versions", "--retire", "kit-chain", "1", "--reason", "nobody needs it")
+    capsys.readouterr()
+    assert next(v for v in answer(capsys)["versions"] if v["workflow"] == "kit-chain")["retired_at"]
+    with pytest.raises(error, match="no workflow 'kit-chain' is published|no version"):
+        call_command("submit", "kit-chain", "--subject", "s")
+    with pytest.raises(error, match="retired already"):
+        call_command("versions", "--retire", "kit-chain", "1", "--reason", "again")
+    call_command("versions", "--restore", "kit-chain", "1", "--reason", "somebody does")
+    submit("kit-chain", "s")
+    with pytest.raises(error, match="in use by 1 live run"):
+        call_command("versions", "--retire", "kit-chain", "1", "--reason", "x")
+    with pytest.raises(error, match="say why"):
+        call_command("versions", "--retire", "kit-chain", "1")
+    with pytest.raises(error, match="is not a number") as bad:
+        call_command("versions", "--retire", "kit-chain", "one", "--reason", "x")
+    assert bad.value.returncode == 2

@@ -1,4 +1,4 @@
-"""The widest fan-out there is: time grows with the shards and no faster, memory does not, and others are not held up."""
+"""The widest fan-out there is: time grows with the shards, memory does not, and others are not held up."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Command(base.Command):
         topic = topics.topic(name)
         limit = "unlimited" if topic["limit"] is None else topic["limit"]
         pairs = [("topic", name), ("limit", limit), ("from", _origin(topic)), ("definition", topic["defined"]),
-                 ("settings", topic["configured"]), ("running", topic["running"]), ("waiting", topic["waiting"])]  # fmt: skip
+                 ("settings", topic["configured"]), ("running", topic["running"]),
+                 ("waiting", topic["waiting"])]  # fmt: skip
         self.emit(topic, text=facts(pairs))
 
 
