@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "dashboard.patience.Patience",
 ]
 ROOT_URLCONF = "orchestrator.urls"
 WSGI_APPLICATION = "orchestrator.wsgi.application"

@@ -135,6 +135,8 @@ def _database(request: HttpRequest, exc: Exception) -> HttpResponse:
     if isinstance(exc, DataError) and state[:2] == "22":
         log.warning("value refused by the database at %s: %s", request.path, exc)
         return error_response(422, "invalid", "a value is out of the range that can be stored")
+    if state == "57014":
+        return error_response(503, "too_broad", "that took too long and was stopped; narrow it down")
     if state == "25006":
         return error_response(503, "read_only", "the database is read-only at the moment; nothing was changed")
     if isinstance(driver, psycopg.OperationalError | psycopg.InterfaceError):

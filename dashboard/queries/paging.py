@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from django.core.cache import cache
 from django.db.models import Model, QuerySet
 
 from dashboard.nav import BOUND
@@ -13,6 +15,9 @@ from orchestrator.core.errors import Invalid
 from orchestrator.engine.find import TooBroad, patiently
 
 M = TypeVar("M", bound=Model)
+#: Seconds that a count may take, and for which "more than can be counted" is kept.
+PATIENCE, KEPT_SECONDS = 0.5, 30
+_UNKNOWN = -1
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,21 @@ def small_int(text: str) -> int:
     return int(text)
 
 
-def bounded_count(rows: QuerySet[Any], patience: float = 1.0) -> int | None:
-    """How many rows, at most :data:`dashboard.nav.BOUND` + 1; nothing when counting takes too long."""
+def bounded_count(rows: QuerySet[Any], patience: float = PATIENCE) -> int | None:
+    """How many rows, at most :data:`dashboard.nav.BOUND` + 1; nothing when counting takes too long.
+
+    Counted along the primary key, so that what is common ends early and no table is read from end to end. That there
+    are too many to count is kept for a while: it costs most and changes least.
+    """
+    key = f"many:{hashlib.blake2b(repr(rows.query.sql_with_params()).encode('utf-8', 'replace')).hexdigest()[:32]}"
+    known: int | None = cache.get(key, _UNKNOWN)
+    if known != _UNKNOWN:
+        return known
     try:
-        return patiently(rows.order_by()[: BOUND + 1].count, patience)
+        found = patiently(rows.order_by("-pk")[: BOUND + 1].count, patience)
+        if found <= BOUND:
+            return found
     except TooBroad:
-        return None
+        found = None
+    cache.set(key, found, KEPT_SECONDS)
+    return found

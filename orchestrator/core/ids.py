@@ -6,9 +6,16 @@ import os
 import threading
 import time
 import uuid
+from datetime import datetime
 
 _last = [0]
 _lock = threading.Lock()
+
+
+def first_id(moment: datetime, later: float = 0.0) -> uuid.UUID:
+    """The smallest id that can be made ``later`` seconds after a moment: ids made before are below it."""
+    ms = max(0, min(int((moment.timestamp() + later) * 1000), 0xFFFFFFFFFFFF))
+    return uuid.UUID(int=ms << 80)
 
 
 def new_run_id(now_ms: int | None = None) -> uuid.UUID:

@@ -119,6 +119,7 @@ class Run(models.Model):
                 condition=Q(stop__isnull=False) & ~Q(state__in=TERMINAL),
             ),
             GinIndex(fields=["labels"], name="workflow_runs_labels", opclasses=["jsonb_path_ops"]),
+            models.Index(fields=["cause", "-id"], name="workflow_runs_cause", condition=Q(cause__isnull=False)),
             models.Index(fields=["-id"], name="workflow_runs_partial", condition=Q(compensation=Undo.PARTIAL)),
             models.Index(
                 fields=["-finished_at"],
