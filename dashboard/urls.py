@@ -5,6 +5,7 @@ from django.urls import URLPattern, URLResolver, path, re_path
 
 from dashboard.views import (
     artifacts,
+    audit,
     bulk,
     dead_letters,
     overview,
@@ -70,7 +71,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("topics/limit/", topics.set_limit, name="topic-limit"),
     re_path("^(?P<verb>pause|resume)/(?P<kind>workflow|queue)/$", pauses.act, name="pause-act"),
     path("health/", system.health, name="health"),
-    path("audit/", system.audit, name="audit"),
+    path("audit/", audit.audit, name="audit"),
+    path("audit/handover/", audit.handover, name="handover"),
+    path("audit/export/", audit.export, name="audit-export"),
     path("upload/", upload.upload, name="upload"),
     path("runs/<uuid:run_id>/artifacts/<path:path>", artifacts.artifact, name="run-artifact"),
 ]

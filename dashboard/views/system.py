@@ -1,11 +1,10 @@
-"""Queues and workers, topics and locks, health, and the audit trail."""
+"""Queues and workers, topics and locks, and health."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
 from dashboard.access import may, require_role
-from dashboard.queries import audit as trail
 from dashboard.queries import health as state
 from dashboard.queries.limits import topics_and_locks
 from dashboard.queries.queues import queues as read_queues
@@ -33,10 +32,3 @@ def queues(request: HttpRequest) -> HttpResponse:
 def health(request: HttpRequest) -> HttpResponse:
     """Whether the machinery itself is well."""
     return live_page(request, "health/index.html", {"page": state.health()})
-
-
-@require_role("viewer")
-def audit(request: HttpRequest) -> HttpResponse:
-    """What people did and what runs went through, newest first."""
-    found = trail.records(request.GET)
-    return live_page(request, "audit/index.html", {"found": found})

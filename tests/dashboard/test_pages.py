@@ -24,6 +24,8 @@ PAGES = {
     "/health/": 16,
     "/audit/": 16,
     "/audit/?who=all": 16,
+    "/audit/handover/": 30,
+    "/dead-letters/?state=any": 20,
     "/charts/": 8,
 }
 SMALL = [stage for stage in STAGES if stage != "wide"]
