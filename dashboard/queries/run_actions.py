@@ -68,6 +68,6 @@ def _of_operators(run: Run, waits_for_approval: bool, alike: bool) -> list[Actio
     if waits_for_approval:
         found.append(Action("Approve…", f"{reverse('approvals')}?run={run.id}", "stamp", "primary grow"))
     if run.deadline_at is not None:
-        found.append(Action("Extend…", at("extend"), "clock-plus"))
+        found.append(Action("Extend…", at("extend"), "clock-plus", "grow"))
     found.append(Action("Cancel run…", at("cancel"), "ban", "danger"))
     return [*found, Action("Force…", f"{at('cancel')}?force=1", "ban", "danger", more=True)]

@@ -192,7 +192,11 @@ def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
         return words.STEP[StepState.PENDING]
     if letter == NodeState.BLOCKED:
         return Look("Not reached", "s-stop", "idle")
-    if undone and stopped and letter != NodeState.FAILED:
+    # What failed or was stopped has not become undone because an on_failure entry undoes everything.
+    ended_well = tally.states[StepState.DONE] and not (
+        tally.states[StepState.FAILED] or tally.states[StepState.REJECTED]
+    )
+    if undone and stopped and ended_well and letter != NodeState.FAILED:
         return UNDO_FAILED if node.id in facts.not_undone.values() else words.MARK["undone"]
     if tally.waits[WaitingFor.RETRY]:
         return words.WAITING[WaitingFor.RETRY]
@@ -200,6 +204,8 @@ def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
         if tally.states[state]:
             waits = next(iter(+tally.waits), None)
             return words.look(state, "step", waits)
+    if letter == NodeState.CANCELLED and bad:
+        return words.STEP[StepState.FAILED]  # the fan-out was stopped because one of its shards failed
     names = {
         NodeState.DONE: "done",
         NodeState.FAILED: "failed",

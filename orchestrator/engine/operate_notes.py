@@ -54,8 +54,9 @@ def hold_run(run_id: UUID | str, until: str, actor: Actor, reason: str) -> None:
         row, _ = lock_run(conn, run_id)
         if not is_held(row):
             raise Conflict(f"run {row.id} is {row.state} and not held; only a held run can be held longer")
+        was = rows(conn, "SELECT hold_until FROM workflow_runs WHERE id = %s", [row.id])[0].hold_until
         transitions.extend_hold(conn, row.id, moment)
-        before = json.dumps({"hold_until": row.hold_until.isoformat() if row.hold_until else None})
+        before = json.dumps({"hold_until": was.isoformat() if was else None})
         after = json.dumps({"hold_until": moment.isoformat()})
         history.insert_audit(conn, [(row.id, Audit("hold", before, after, actor.name, actor.role, reason.strip()))])
 

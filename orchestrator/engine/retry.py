@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.core.errors import Invalid
 from orchestrator.core.states import Cause, NodeState, StepState
+from orchestrator.definitions.spec import StepSpec
 from orchestrator.engine import transitions
 from orchestrator.engine.db import Connection, rows
 from orchestrator.engine.edit import RunEdit
 from orchestrator.engine.exclusive import exclude_again
-from orchestrator.engine.plans import Plan
+from orchestrator.engine.plans import Node, Plan
 
 
 @dataclass(frozen=True)
 class RetryItem:
-    """A step or shard that runs again: why (failed, cancelled, blocked, undone, chosen), and as which attempt.
+    """A step or shard that runs again: why (failed, cancelled, blocked, undone, chosen, or
+    decided again: it was skipped by what a step said that runs again), and as which attempt.
 
     ``side_effects``: calls that earlier attempts marked with ``ctx.external``; they would be made again.
     """
@@ -86,7 +89,32 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
         if run.node_states[node.index] in (NodeState.PENDING, NodeState.BLOCKED) and node.index not in nodes:
             nodes.add(node.index)
             items.append(RetryItem(node.id, "", "blocked", 1))
+    for node, row in _decided_again(plan, found, nodes):
+        nodes.add(node.index)
+        items.append(RetryItem(node.id, "", "decided again", 1))
+        unmade.append(row.id)
+        kept.remove(node.id)
     return Chosen(reset, unmade, nodes, items, kept)
+
+
+def _decided_again(plan: Plan, found: list[Any], nodes: set[int]) -> Iterator[tuple[Node, Any]]:
+    """Steps that a condition or an empty list had skipped, where the step that told so runs again."""
+    skipped = {
+        row.step: row
+        for row in found
+        if row.state == StepState.SKIPPED and row.cause is None and not row.attempt and not row.shard
+    }
+    again = {plan.nodes[i].id for i in nodes}
+    for _ in skipped:  # one may hang on another
+        for name in [name for name in skipped if name not in again and _told_by(plan.by_id[name].spec) & again]:
+            again.add(name)
+            yield plan.by_id[name], skipped[name]
+
+
+def _told_by(spec: StepSpec) -> set[str]:
+    """Steps whose outputs decide whether the step runs and over what."""
+    told = {spec.when} | ({spec.fan_out.source} if spec.fan_out else set())
+    return {path.split(".")[0] for path in told if path}
 
 
 def _from(plan: Plan, from_step: str | None) -> set[int]:
@@ -102,9 +130,13 @@ def _from(plan: Plan, from_step: str | None) -> set[int]:
     return plan.descendants(from_step)
 
 
+_ENDED_BADLY = {StepState.FAILED: "failed", StepState.REJECTED: "failed", StepState.CANCELLED: "cancelled"}
+
+
 def _why(row: Any, only: list[int] | None) -> str | None:
     if row.undone_at is not None:
-        return "undone"
+        # Undone or not, what failed is said to have failed.
+        return _ENDED_BADLY.get(row.state, "undone")
     if row.state in (StepState.FAILED, StepState.REJECTED):
         return "failed" if only is None or row.id in only else None
     if row.state == StepState.CANCELLED:

@@ -11,6 +11,7 @@ from orchestrator.core.states import (
     RUN_TERMINAL,
     STEP_TERMINAL,
     Cause,
+    DeadLetterState,
     Kind,
     NodeState,
     RunState,
@@ -19,7 +20,7 @@ from orchestrator.core.states import (
 )
 from orchestrator.engine.db import caller_connection
 from orchestrator.engine.doctor import INVARIANTS, Scope, examine
-from orchestrator.models import Attempt, AuditRecord, FanOut, Lease, Outbox, Run, Step
+from orchestrator.models import Attempt, AuditRecord, DeadLetter, FanOut, Lease, Outbox, Run, Step
 
 
 def check_invariants(run_ids: Iterable[UUID] | None = None, *, at_rest: bool = True) -> None:
@@ -53,6 +54,14 @@ def check_invariants(run_ids: Iterable[UUID] | None = None, *, at_rest: bool = T
     assert not problems, "\n".join(problems)
 
 
+def _settled(ids: set[int]) -> set[int]:
+    """Of these undos those that somebody has settled with a note."""
+    rows = (
+        DeadLetter.objects.filter(step_row__in=ids, state=DeadLetterState.SETTLED) if ids else DeadLetter.objects.none()
+    )
+    return set(rows.values_list("step_row_id", flat=True))
+
+
 def _run(run: Run, rows: list[Step]) -> Iterable[str]:
     open_rows = sum(row.state not in STEP_TERMINAL for row in rows)
     if run.pending != open_rows:
@@ -69,7 +78,8 @@ def _run(run: Run, rows: list[Step]) -> Iterable[str]:
     held = run.compensation == Undo.PENDING and run.hold_until is not None
     if run.state == RunState.COMPENSATING and not held and not any(row.state not in STEP_TERMINAL for row in undo):
         yield "compensating with nothing to do"
-    if run.compensation == Undo.DONE and any(row.state != StepState.DONE for row in undo):
+    not_done = {row.pk for row in undo if row.state != StepState.DONE}
+    if run.compensation == Undo.DONE and not_done - _settled(not_done):
         yield "its undo is called done, but is not"
     if not run.retries and run.compensation == Undo.PARTIAL and all(row.state == StepState.DONE for row in undo):
         yield "its undo is called partial, but all of it is done"
