@@ -73,7 +73,8 @@ def _count(wanted: list[RunFilters]) -> list[int | None]:
     params: list[object] = []
     for one in wanted:
         try:
-            text, given = matching(one).order_by().values("pk")[: BOUND + 1].query.sql_with_params()
+            # In the order of the list, by which what is common is counted without reading the table from end to end.
+            text, given = matching(one).values("pk")[: BOUND + 1].query.sql_with_params()
         except EmptyResultSet:
             text, given = "SELECT 1 WHERE false", ()
         parts.append(f"(SELECT count(*) FROM ({text}) x)")
