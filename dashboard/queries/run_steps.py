@@ -193,10 +193,8 @@ def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
     if letter == NodeState.BLOCKED:
         return Look("Not reached", "s-stop", "idle")
     # What failed or was stopped has not become undone because an on_failure entry undoes everything.
-    ended_well = tally.states[StepState.DONE] and not (
-        tally.states[StepState.FAILED] or tally.states[StepState.REJECTED]
-    )
-    if undone and stopped and ended_well and letter != NodeState.FAILED:
+    bad = tally.states[StepState.FAILED] + tally.states[StepState.REJECTED]
+    if undone and stopped and tally.states[StepState.DONE] and not bad and letter != NodeState.FAILED:
         return UNDO_FAILED if node.id in facts.not_undone.values() else words.MARK["undone"]
     if tally.waits[WaitingFor.RETRY]:
         return words.WAITING[WaitingFor.RETRY]
