@@ -14,10 +14,10 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
-from django.utils import timezone
 
 from orchestrator.core.metric_names import RUN_BUCKETS, RUN_DURATION_BUCKET, STEPS_WAITING_BUCKET, WAIT_BUCKETS
 from orchestrator.core.states import RunState
+from orchestrator.engine.clock import record_now
 
 #: Hours that can be looked at.
 PERIODS = {24: "24 h", 72: "3 d", 168: "7 d"}
@@ -106,7 +106,7 @@ class Failed:
 def charts(given: str = "") -> Charts:
     """The period of ``given`` hours; another number than those of :data:`PERIODS` gives 24. One query, kept a while."""
     period = int(given) if given in {str(hours) for hours in PERIODS} else 24
-    last = timezone.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    last = record_now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     key = f"dashboard:charts:{period}:{last:%d%H}"
     kept: Charts | None = cache.get(key)
     if kept is None:
@@ -119,7 +119,7 @@ def failed() -> Failed:
     """Failures of the last 24 hours beside the usual. Two queries, kept a while."""
     kept: Failed | None = cache.get("dashboard:failed")
     if kept is None:
-        end = timezone.now().astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        end = record_now().astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         with connection.cursor() as cursor:
             cursor.execute(_FAILED, [end, end - timedelta(days=USUAL_DAYS + 1), RUN_DURATION_BUCKET])
             # An hour's beginning lies at least one hour before the end: the first day is 1 to 24 hours ago.

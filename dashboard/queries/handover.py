@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.utils import timezone
 
 from dashboard.nav import BOUND
 from dashboard.queries.audit import Entry, entries_of
@@ -19,6 +18,7 @@ from orchestrator.core.bulk import BulkState
 from orchestrator.core.mask import mask_text
 from orchestrator.core.metric_names import RUN_DURATION_BUCKET
 from orchestrator.core.states import RunState, Undo
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.explain_words import listed, number
 from orchestrator.models import AuditRecord, BulkOperation, Pause, Run, Schedule, Topic
 
@@ -95,7 +95,7 @@ class Handover:
 def handover(given: str = "") -> Handover:
     """The last ``given`` hours (8 unless it is one of :data:`PERIODS`). A fixed number of queries."""
     hours = int(given) if given in {str(one) for one in PERIODS} else 8
-    now = timezone.now()
+    now = record_now()
     since = now - timedelta(hours=hours)
     with connection.cursor() as cursor:
         # Whole hours: the one in which the time began counts.

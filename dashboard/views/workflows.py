@@ -8,6 +8,7 @@ from django.views.decorators.http import require_POST
 
 from dashboard.access import actor_of, may, require_role, role_of
 from dashboard.queries import workflows as read
+from dashboard.queries.step_times import compared
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
 from dashboard.views.pauses import back
@@ -38,6 +39,9 @@ def workflow(request: HttpRequest, name: str) -> HttpResponse:
         "workflows/one.html",
         {
             "page": page,
+            "times": compared(
+                name, page.shown["version"], [v["version"] for v in page.versions], [step.id for step in page.steps]
+            ),
             "runbook_url": _link(page.shown["runbook"]),
             "may_act": may(request.user, "operator"),
             "may_retire": may(request.user, "admin"),
