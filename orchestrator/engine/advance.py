@@ -19,11 +19,11 @@ from orchestrator.core.text import NotStorable, to_json
 from orchestrator.engine.closing import run_error
 from orchestrator.engine.edit import NewFanOut, NewStep, ReadOutput, RunEdit, Take
 from orchestrator.engine.plans import Node, Plan
+from orchestrator.engine.reopen import MAX_TICKETS as MAX_TICKETS
+from orchestrator.engine.reopen import reopen, reopen_fan_out, skip_existing
 
 #: Up to this many shards are made together with the rows of other runs; more get a statement of their own.
 SMALL_FAN_OUT = 64
-#: Tickets that a fan-out puts out at once: more would only be popped and found spent.
-MAX_TICKETS = 64
 
 
 def take_nothing(plan: Plan, node: Node, count: int) -> int:
@@ -75,13 +75,17 @@ def fail_for_what_was_left(edit: RunEdit) -> None:
 
 def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
     spec = node.spec
-    if node.id in edit.existing:
-        _reopen(edit, node)
-    elif spec.when is not None and not _holds(edit, spec.when, read):
-        edit.add(NewStep(node.id, StepState.SKIPPED))
+    if spec.when is not None and not _holds(edit, spec.when, read):
+        if node.id in edit.existing:
+            skip_existing(edit, node)
+        else:
+            edit.add(NewStep(node.id, StepState.SKIPPED))
         edit.mark(node, NodeState.SKIPPED)
     elif spec.fan_out is not None:
         _open_fan_out(edit, node, read, take)
+    elif node.id in edit.existing:
+        reopen(edit, node)
+        edit.mark(node, NodeState.ACTIVE)
     elif spec.workflow is not None:
         edit.add(NewStep(node.id, StepState.WAITING, waiting_for="children", ready_in=None))
         edit.mark(node, NodeState.ACTIVE)
@@ -103,16 +107,6 @@ def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
         edit.mark(node, NodeState.ACTIVE)
     else:
         _open_plain(edit, node, read, take)
-
-
-def _reopen(edit: RunEdit, node: Node) -> None:
-    """After a retry: the rows that are to run again are there, pending; the others keep their results."""
-    count = edit.existing[node.id]
-    window = min(node.spec.window or settings.ORCHESTRATOR.default_window, count)
-    edit.released[node.id] = window
-    edit.current_step = node.id
-    edit.mark(node, NodeState.ACTIVE)
-    edit.ticket(node.id, node.spec.queue, min(window, MAX_TICKETS))
 
 
 def _open_plain(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
@@ -142,31 +136,36 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
         _refuse_fan_out(edit, node, str(problem))
         return
     edit.current_step = node.id
-    if not items:
+    again = node.id in edit.existing
+    if not items and not again:
         edit.add(NewStep(node.id, StepState.SKIPPED))
         edit.mark(node, NodeState.SKIPPED)
         return
     shards = shard_names(items)
     window = min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items))
     bulk = len(items) > SMALL_FAN_OUT and not node.spec.workflow
-    taken = 0 if bulk or node.spec.workflow or edit.is_gated(node.id) else min(take(edit.plan, node, window), window)
-    edit.mark(node, NodeState.ACTIVE)
+    later = bulk or again or node.spec.workflow or edit.is_gated(node.id)
+    taken = 0 if later else min(take(edit.plan, node, window), window)
     topic = node.spec.topic.name if node.spec.topic else None
     locks = [_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)]
-    edit.fan_outs.append(
-        NewFanOut(
-            node.id,
-            shards,
-            texts,
-            window,
-            node.spec.retries + 1,
-            node.spec.queue,
-            bulk,
-            topic,
-            locks,
-            node.spec.join_timeout,
-        )
+    fan_out = NewFanOut(
+        node.id,
+        shards,
+        texts,
+        window,
+        node.spec.retries + 1,
+        node.spec.queue,
+        bulk,
+        topic,
+        locks,
+        node.spec.join_timeout,
     )
+    if again:
+        if reopen_fan_out(edit, node, fan_out):
+            edit.mark(node, NodeState.ACTIVE)
+        return
+    edit.mark(node, NodeState.ACTIVE)
+    edit.fan_outs.append(fan_out)
     if bulk:
         edit.delta += len(items)
     else:
@@ -216,6 +215,8 @@ def _items(edit: RunEdit, node: Node, read: ReadOutput) -> list[Any]:
 
 def _refuse_fan_out(edit: RunEdit, node: Node, message: str) -> None:
     error = json.dumps({"type": "InvalidFanOut", "message": message}, ensure_ascii=False)
+    if node.id in edit.existing:
+        skip_existing(edit, node)
     edit.add(NewStep(node.id, StepState.FAILED, cause=Cause.INVALID_FAN_OUT, error=error))
     if node.spec.on_error == "fail":
         edit.fail(Cause.INVALID_FAN_OUT, run_error(error, node.id, ""))

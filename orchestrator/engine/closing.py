@@ -31,12 +31,12 @@ def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
     if row.state in (StepState.FAILED, StepState.REJECTED) and not _may_go_on(node, row):
         _stop_or_go_on(edit, node, row)
     if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
-        edit.mark(node, _fan_out_letter(edit, node, row))
+        edit.mark(node, fan_out_letter(edit, node, row))
     elif not edit.stopping and edit.released.get(node.id, 0) < row.open + row.closed - row.window:
         edit.released[node.id] = edit.released.get(node.id, 0) + 1  # the window held so many back
 
 
-def _fan_out_letter(edit: RunEdit, node: Node, row: Any) -> NodeState:
+def fan_out_letter(edit: RunEdit, node: Node, row: Any) -> NodeState:
     """What a fan-out comes to when its last shard has ended; a join that is not met fails the run."""
     met = not row.cancelled and not (row.failed and node.spec.join.mode == "all") and _enough(node, row)
     if met:

@@ -54,6 +54,19 @@ class NewFanOut:
     join_timeout: float | None
 
 
+@dataclass(slots=True)
+class Remade:
+    """A step of a retry whose rows are there. ``fan_out`` is what it is to be now, None where it is not to run at all.
+
+    ``changed`` says of each of its shards whether it has another item now; ``shift`` by how many open rows it grows.
+    """
+
+    step: str
+    fan_out: NewFanOut | None
+    changed: list[bool]
+    shift: int
+
+
 class Take(Protocol):
     """How many of ``count`` rows of a node that becomes ready the calling worker takes at once (0 outside one)."""
 
@@ -97,6 +110,7 @@ class RunEdit:
     output_ref: str | None = None
     new_steps: list[NewStep] = field(default_factory=list)
     fan_outs: list[NewFanOut] = field(default_factory=list)
+    remade: list[Remade] = field(default_factory=list)
     released: dict[str, int] = field(default_factory=dict)
     tickets: dict[str, tuple[str, int]] = field(default_factory=dict)
     audits: list[Audit] = field(default_factory=list)
@@ -105,6 +119,8 @@ class RunEdit:
     undone: list[Any] = field(default_factory=list)
     #: Steps whose rows exist already, pending, this many each: a retry opens them again when they are reached.
     existing: dict[str, int] = field(default_factory=dict)
+    #: Reads the shards of a step that a retry has reached: rows of (shard, state, item_text).
+    look: Callable[[str], list[Any]] | None = None
     #: An attempt of the run ended in a wait: nothing to count, but the run was updated.
     waited: bool = False
 

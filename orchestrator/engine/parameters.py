@@ -9,7 +9,7 @@ from uuid import UUID
 
 from orchestrator.core.states import StepState
 from orchestrator.engine.claims import Closure, End, Holder
-from orchestrator.engine.edit import NewFanOut, NewStep, Opening, RunEdit
+from orchestrator.engine.edit import NewFanOut, NewStep, Opening, Remade, RunEdit
 
 Params = dict[str, Any]
 #: Columns of new rows, by the parameter that carries them.
@@ -101,6 +101,18 @@ def of_bulk(run_id: UUID, f: NewFanOut) -> Params:
     return {"run": run_id, "step": f.step, "shards": f.shards, "items": f.items, "window": f.window,
             "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic, "locks": f.locks,
             "join_timeout": f.join_timeout}  # fmt: skip
+
+
+def of_remade(run_id: UUID, made: Remade) -> Params:
+    """For sql/remake_fan_out; without a fan-out nothing is wanted any more."""
+    f = made.fan_out or NewFanOut(made.step, [], [], 0, 1, "", False, None, [], None)
+    return {"run": run_id, "step": made.step, "shards": f.shards, "items": f.items, "locks": f.locks,
+            "changed": made.changed, "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic}  # fmt: skip
+
+
+def of_recount(run_id: UUID, made: Remade) -> Params:
+    """For sql/recount_remade."""
+    return {"run": run_id, "step": made.step, "join_timeout": made.fan_out.join_timeout if made.fan_out else None}
 
 
 def of_edits(edits: Sequence[RunEdit]) -> Params:

@@ -83,13 +83,16 @@ def _defined(name: str | None) -> dict[str, int | None]:
         return dict(cursor.fetchall())
 
 
-def _held(name: str | None) -> dict[str, dict[str, int]]:
+def _held(name: str | None) -> dict[str, dict[str, Any]]:
     """Rows that run and that wait, by topic."""
     runs = Q(state=StepState.RUNNING)
     waits = Q(state=StepState.WAITING, waiting_for=WaitingFor.TOPIC)
     only = Q(topic__isnull=False) if name is None else Q(topic=name)
     found = Step.objects.filter(only & (runs | waits)).order_by().values("topic")
-    return {r["topic"]: r for r in found.annotate(running=Count("pk", filter=runs), waiting=Count("pk", filter=waits))}
+    return {
+        str(r["topic"]): {**r}
+        for r in found.annotate(running=Count("pk", filter=runs), waiting=Count("pk", filter=waits))
+    }
 
 
 def _line(

@@ -166,6 +166,9 @@ def _insert_fan_outs(conn: Connection, edits: Sequence[RunEdit]) -> None:
         for f in edit.fan_outs:
             if f.bulk:
                 put(conn, sql("open_fan_out"), parameters.of_bulk(edit.id, f))
+        for made in edit.remade:
+            put(conn, sql("remake_fan_out"), parameters.of_remade(edit.id, made))
+            put(conn, sql("recount_remade"), parameters.of_recount(edit.id, made))
 
 
 def _release(conn: Connection, edits: Sequence[RunEdit]) -> None:

@@ -17,12 +17,18 @@ from orchestrator.engine.advance import fail_for_what_was_left, open_ready, take
 from orchestrator.engine.db import Connection, rows, sql
 from orchestrator.engine.edit import NewStep, ReadOutput, RunEdit, Take
 
+_SHARDS = """
+SELECT shard, state, item::text AS item_text FROM workflow_steps
+WHERE run_id = %s AND step = %s AND kind = 'step' AND shard <> '' ORDER BY ordinal"""
+
 
 def resolve(conn: Connection, edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> None:
     """Takes a run as far as it can go: opens what is ready, stops, undoes, ends."""
     if edit.now_state is RunState.RUNNING:
         if edit.row.retries and edit.candidates and not edit.existing:
             edit.existing = transitions.pending_rows(conn, edit.id)
+        if edit.existing:
+            edit.look = lambda step: rows(conn, _SHARDS, [edit.id, step])
         open_ready(edit, read, take)
         if edit.row.retries and not edit.open_rows:
             fail_for_what_was_left(edit)
@@ -67,6 +73,8 @@ def _unmake(edit: RunEdit) -> None:
             edit.nodes[edit.plan.by_id[fan_out.step].index] = NodeState.PENDING
     edit.new_steps = kept
     edit.fan_outs.clear()
+    edit.delta -= sum(made.shift for made in edit.remade)
+    edit.remade.clear()
     edit.tickets.clear()
     edit.released.clear()
 

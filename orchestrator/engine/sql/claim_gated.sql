@@ -31,7 +31,7 @@ WITH candidates AS (
     UPDATE workflow_steps s
     SET state = 'running', attempt = s.attempt + 1, token = (random() * 9007199254740991)::bigint,
         lease_id = %(lease)s, worker = %(worker)s, progress = NULL, note = NULL,
-        first_started_at = coalesce(s.first_started_at, clock_timestamp()), started_at = clock_timestamp()
+        first_started_at = CASE WHEN s.started_at IS NULL THEN clock_timestamp() ELSE coalesce(s.first_started_at, clock_timestamp()) END, started_at = clock_timestamp()
     FROM by_topic b
     WHERE s.id = b.id AND b.lock_free AND b.topic_free
     RETURNING s.id, s.run_id, s.step, s.shard, s.ordinal, s.kind, s.attempt, s.max_attempts, s.generation, s.token, s.queue,

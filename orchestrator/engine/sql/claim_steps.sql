@@ -30,7 +30,7 @@ WITH tickets AS (
         worker = %(worker)s,
         progress = NULL,
         note = NULL,
-        first_started_at = coalesce(s.first_started_at, clock_timestamp()),
+        first_started_at = CASE WHEN s.started_at IS NULL THEN clock_timestamp() ELSE coalesce(s.first_started_at, clock_timestamp()) END,
         started_at = clock_timestamp()
     FROM picked p
     WHERE s.id = p.id

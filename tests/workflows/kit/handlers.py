@@ -219,6 +219,7 @@ _OUTPUTS: dict[str, Callable[[Any], Any]] = {
     "surrogate": lambda ctx: "\ud800",
     "nan": lambda ctx: float("nan"),
     "set": lambda ctx: {1, 2},
+    "by_attempt": lambda ctx: ctx.input["by"][min(ctx.attempt, len(ctx.input["by"])) - 1],
     "key": lambda ctx: ctx.idempotency_key,
     "failures": lambda ctx: ctx.failures("f"),
     "joined": lambda ctx: ctx.output("f"),
