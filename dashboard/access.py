@@ -57,8 +57,8 @@ def person(user: User | AnonymousUser) -> Actor:
     return Actor(user.get_username(), role_of(user), groups_of(user))
 
 
-def require_role(role: str = "viewer") -> Callable[[View], View]:
-    """Decorate a view: the signed out are sent to sign in, those below ``role`` get the 403 page."""
+def require_role(role: str = "viewer", told: str = "") -> Callable[[View], View]:
+    """Decorate a view: the signed out are sent to sign in, those below ``role`` get the 403 page with ``told``."""
     if role not in ROLES:
         raise ValueError(f"there is no role {role!r}")
 
@@ -68,7 +68,7 @@ def require_role(role: str = "viewer") -> Callable[[View], View]:
             if not request.user.is_authenticated:
                 return sign_in(request)
             if not may(request.user, role):
-                return refuse(request, f"This needs the role {role}.")
+                return refuse(request, told or f"This needs the role {role}.")
             return view(request, *args, **kwargs)
 
         guarded.required_role = role  # type: ignore[attr-defined]

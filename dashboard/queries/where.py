@@ -1,58 +1,52 @@
-"""What ``/where/`` answers: a run by id, a subject, or runs that look like it."""
+"""What ``/where/`` answers: a run by id, a subject, a label's value, what looks like it, or why there is nothing."""
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 
 from dashboard.queries import run_filters
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.errors import Invalid, NotFound
-from orchestrator.engine import subjects
-from orchestrator.engine.explain import where
+from orchestrator.engine.lookup import Absence, absence, look_up
 from orchestrator.engine.subjects import SubjectAnswer
-from orchestrator.models import Run
 
 NEAR = 10
 
 
 @dataclass(frozen=True)
 class Found:
-    """``found`` answers; otherwise ``near`` are runs that look like it, or ``problem`` says what to fix."""
+    """``found`` answers; ``labelled`` have the label ``key``; ``near`` look like it and ``absent`` says why not.
+
+    ``problem`` says what to fix in the question.
+    """
 
     found: SubjectAnswer | None = None
     rows: list[RunRow] = field(default_factory=list)
+    labelled: list[RunRow] = field(default_factory=list)
+    key: str = ""
     near: list[RunRow] = field(default_factory=list)
+    absent: Absence | None = None
     mark: str = ""
     problem: str = ""
 
 
 def answer(q: str) -> Found:
-    """The answer to ``q``, a run id or a subject."""
-    if not q:
+    """The answer to ``q``, as it was pasted."""
+    if not q.strip():
         return Found()
     try:
         # The same check as of every filter: NUL, length, Unicode.
         run_filters.parse({"q": [q]})
-        found = _by_id(q) or subjects.about(q)
+        found = look_up(q)
     except Invalid as error:
         return Found(problem=f"That cannot be looked for: {error.message}.")
     except NotFound:
-        return _near(q)
-    rows = rows_of(found.runs)
-    mark = next((row.mark for row in rows if row.run.pk == found.run.pk), "")
-    return Found(found, rows, mark=mark)
-
-
-def _by_id(q: str) -> SubjectAnswer | None:
-    try:
-        run = Run.objects.filter(pk=uuid.UUID(q)).first()
-    except ValueError:
-        return None
-    if run is None:
-        return None
-    told = where(run)
-    return SubjectAnswer(run.subject_id, run, told, f"{told.sentence} {told.next}".strip(), [run])
+        return _near(q.strip())
+    if found.about is None:
+        return Found(labelled=rows_of(found.runs), key=found.key)
+    rows = rows_of(found.about.runs)
+    mark = next((row.mark for row in rows if row.run.pk == found.about.run.pk), "")
+    return Found(found.about, rows, mark=mark)
 
 
 def _near(q: str) -> Found:
@@ -60,4 +54,4 @@ def _near(q: str) -> Found:
         page = run_filters.page(run_filters.RunFilters(q=q), limit=NEAR)
     except Invalid as error:
         return Found(problem=f"That cannot be looked for: {error.message}.")
-    return Found(near=rows_of(page.items))
+    return Found(near=rows_of(page.items), absent=absence(q))

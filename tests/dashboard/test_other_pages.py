@@ -34,7 +34,7 @@ def test_where_offers_what_looks_like_it(viewer):
 @pytest.mark.parametrize("q", ["%00", "x" * 600, "nothing", "00000000-0000-0000-0000-000000000000", "%ff"])
 def test_where_always_says_something(viewer, q):
     html = page(viewer, f"/where/?q={q}")
-    assert "Nothing has that name" in html or 'role="alert"' in html
+    assert "Never arrived" in html or 'role="alert"' in html
 
 
 def test_a_workflow_shows_its_steps_and_versions(viewer):
