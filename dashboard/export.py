@@ -80,7 +80,7 @@ def chunks(rows: QuerySet[M]) -> Iterator[list[M]]:
     ordered = rows.order_by("-pk")
     while left:
         wanted = (ordered if last is None else ordered.filter(pk__lt=last))[: min(CHUNK, left)]
-        part = patiently(partial(list, wanted))
+        part: list[M] = patiently(partial(list, wanted))
         if not part:
             return
         yield part

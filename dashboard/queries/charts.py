@@ -79,10 +79,19 @@ class Charts:
 
     @property
     def data(self) -> dict[str, Any]:
-        """For the script that draws: ``x`` in epoch seconds and a list of values by series."""
+        """For the script that draws: ``x`` in epoch seconds and a list of values by series.
+
+        The hour that is not over has no count while it has fewer than the one before: it would look like a collapse.
+        """
+        counts: dict[str, list[int | None]] = {
+            str(state): [hour.ended[state] for hour in self.hours] for state in ENDED
+        }
+        if sum(self.hours[-1].ended.values()) < sum(self.hours[-2].ended.values()):
+            for values in counts.values():
+                values[-1] = None
         return {
             "x": [int(hour.at.timestamp()) for hour in self.hours],
-            **{str(state): [hour.ended[state] for hour in self.hours] for state in ENDED},
+            **counts,
             **{
                 name: [None if (value := getattr(hour, name)) is None else round(value, 3) for hour in self.hours]
                 for name in ("run_p50", "run_p90", "wait_p50", "wait_p90")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.core.cache import cache
 from django.core.exceptions import EmptyResultSet
@@ -70,7 +71,7 @@ def _counts(wanted: list[RunFilters]) -> list[int | None]:
 
 def _count(wanted: list[RunFilters]) -> list[int | None]:
     parts: list[str] = []
-    params: list[object] = []
+    params: list[Any] = []
     for one in wanted:
         try:
             # In the order of the list, by which what is common is counted without reading the table from end to end.

@@ -23,6 +23,7 @@ from tests.harness.factory import make
 Data = dict[str, Run]
 #: Routes that are no pages: files, and forms that take a POST. The run of "run_id" cannot be retried: see STATES.
 NO_PAGES = {"run-artifact", "logout", "dead-letter-act", "schedule-act", "pause-act", "run-retry"}
+NO_PAGES |= {"runs-export", "dead-letters-export", "audit-export", "view-save", "view-delete", "incident-note"}
 #: Values for the parts of an address that are not fixed. A new page with another part names it here.
 PARTS: dict[str, Callable[[Data], Any]] = {
     "run_id": lambda data: data["mid_fan_out"].id,
@@ -60,6 +61,9 @@ STATES = {
     "where, nearly": "/where/?q=late-o",
     "where, nothing": "/where/?q=nothing-like-it",
     "dead letters, all": "/dead-letters/?state=any",
+    "audit, filtered": "/audit/?who=all&action=submit&since=24h",
+    "audit, a wrong filter": "/audit/?since=never",
+    "charts of a week": "/charts/?hours=168",
     "not found": "/nothing/here/",
 }
 #: A page may be this large, in bytes of HTML, and take this long in the best of three, in seconds.

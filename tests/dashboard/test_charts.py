@@ -43,6 +43,16 @@ def test_folding_keeps_what_is_charted_by_the_hour():
     assert kept.hour == hour()
 
 
+def test_the_hour_that_is_not_over_does_not_look_like_a_collapse():
+    ended("done", 50, ago=1)
+    ended("done", 3)
+    assert charts.charts().data["done"][-2:] == [50, None]
+    ended("failed", 60)
+    charts.cache.clear()
+    assert charts.charts().data["done"][-2:] == [50, 3]
+    assert charts.charts().data["failed"][-1] == 60
+
+
 def test_hours_go_after_five_weeks():
     ended("done", 1, ago=24 * 34)
     ended("done", 1, ago=24 * 36)
