@@ -31,7 +31,7 @@ RETRIED = (errors.DeadlockDetected, errors.SerializationFailure)
 
 @cache
 def sql(name: str) -> str:
-    """The statement kept in ``sql/<name>.sql``, without its comments: psycopg remembers how it parsed short ones only."""
+    """The statement in ``sql/<name>.sql`` without comments: psycopg remembers how it parsed short ones only."""
     lines = (line.strip() for line in (SQL_DIR / f"{name}.sql").read_text().splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("--"))
 
