@@ -32,12 +32,13 @@ def role_of(user: User | AnonymousUser) -> str:
 
 
 def groups_of(user: User | AnonymousUser) -> frozenset[str]:
-    """Names of the user's groups, roles among them. Read once for a request."""
+    """Names of the groups, roles among them. Read once for a request, or with the user: ``dashboard.sign_in``."""
     if not user.is_authenticated:
         return frozenset()
     known: frozenset[str] | None = getattr(user, "_switchyard_groups", None)
     if known is None:
-        known = frozenset(user.groups.values_list("name", flat=True))
+        came: list[str] | None = getattr(user, "group_names", None)
+        known = frozenset(user.groups.values_list("name", flat=True) if came is None else came)
         user._switchyard_groups = known  # type: ignore[attr-defined]
     return known
 

@@ -65,6 +65,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "dashboard.zone.ReadersZone",
     "dashboard.patience.Patience",
 ]
 ROOT_URLCONF = "orchestrator.urls"
@@ -111,6 +112,7 @@ EMAIL_BACKEND = env.str("EMAIL_BACKEND", "django.core.mail.backends.filebased.Em
 EMAIL_FILE_PATH = LOCAL_DIR / "mail"
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+AUTHENTICATION_BACKENDS = ["dashboard.sign_in.Backend"]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGGING = {

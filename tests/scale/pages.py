@@ -46,7 +46,7 @@ class Look:
 def visitor() -> Client:
     """Somebody who may see everything."""
     user, _ = User.objects.get_or_create(username="scale", is_superuser=True, is_staff=True)
-    client = Client()
+    client = Client(raise_request_exception=False)
     client.force_login(user)
     return client
 
@@ -108,17 +108,27 @@ def _more() -> dict[str, str]:
 
 
 def look(client: Client, path: str, *, explain: bool = False, seqscan: bool = True) -> Look:
-    """Asks for a page with nothing cached. ``explain``: and for the plan of its queries, ``seqscan`` allowed or not."""
-    cache.clear()
+    """Asks for a page. ``explain``: twice, with nothing cached and again, of which the queries count; and for plans of
+    all that was asked, ``seqscan`` allowed or not."""
     if not explain:
         begun = time.perf_counter()
         answer = client.get(path)
-        return Look(answer.status_code, (time.perf_counter() - begun) * 1000, len(answer.content))
-    with CaptureQueriesContext(connection) as captured:
-        answer = client.get(path)
-    queries = [query["sql"] for query in captured if not _FRAME.match(query["sql"])]
-    scans = [sql for sql in queries if scanned(sql, seqscan)]
-    return Look(answer.status_code, 0.0, len(answer.content), queries, scans)
+        size = len(_content(answer))
+        return Look(answer.status_code, (time.perf_counter() - begun) * 1000, size)
+    cache.clear()
+    asked: list[list[str]] = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            answer = client.get(path)
+            size = len(_content(answer))
+        asked.append([query["sql"] for query in captured if not _FRAME.match(query["sql"])])
+    queries = asked[1]
+    scans = [sql for sql in asked[0] if scanned(sql, seqscan)]
+    return Look(answer.status_code, 0.0, size, queries, scans)
+
+
+def _content(answer: Any) -> bytes:
+    return b"".join(answer.streaming_content) if answer.streaming else bytes(answer.content)
 
 
 def scanned(sql: str, seqscan: bool) -> set[str]:

@@ -1,0 +1,50 @@
+"""Every page on a few thousand rows: how many questions it asks, and that none reads a large table from end to end."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from orchestrator.testing.demo import generate
+from tests.scale import pages
+
+pytestmark = pytest.mark.django_db
+#: Questions that a page may ask: of the session, the user and the frame (five), and its own.
+MOST_QUERIES = 12
+#: Pages that gather many answers at once ask more; it must not become more still. (Beginning of the name, questions.)
+MORE = {"overview": 20, "overdue": 15, "handover": 16, "run,": 21, "run": 21, "workflow": 14}
+MOST_BYTES = 1_000_000
+#: Looks for text anywhere in subjects: no index can, so it is given a limit of time instead.
+ANYWHERE = ("runs, text", "runs, part", "api runs, text", "api runs, part", "where, nothing")
+
+
+def most(name: str) -> int:
+    return MORE.get(name, MORE.get(name.split(" ")[0], MORE.get(" ".join(name.split(" ")[:2]), MOST_QUERIES)))
+
+
+def test_pages_ask_little_and_by_index() -> None:
+    generate(3000, seed=5)
+    client, problems, looked = pages.visitor(), [], 0
+    for name, path in pages.pages().items():
+        # With few rows reading all of them is right; forbidden, a plan does so only where there is no other way.
+        found = pages.look(client, path, explain=True, seqscan=False)
+        if found.status >= 500:
+            problems.append(f"{name} {path}: {found.status}")
+        if found.status != 200:
+            continue
+        looked += 1
+        if len(found.queries) > most(name):
+            problems.append(f"{name} {path}: {len(found.queries)} queries, at most {most(name)} are allowed")
+        if name not in ANYWHERE:
+            problems += [f"{name} {path} reads a table from end to end: {sql[:300]}" for sql in found.scans]
+        if found.size > MOST_BYTES:
+            problems.append(f"{name} {path}: {found.size:,} bytes")
+    assert looked > 60
+    assert not problems, "\n".join(problems)
+
+
+def test_a_scan_is_seen() -> None:
+    sql = "SELECT count(*) FROM workflow_steps WHERE note = 'x'"
+    assert pages.scanned(sql, seqscan=False) == {"workflow_steps"}
+    assert not pages.scanned("SELECT id FROM workflow_runs WHERE id = gen_random_uuid()", seqscan=False)
+    assert connection.queries is not None
