@@ -38,6 +38,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path("^runs/views/(?P<view_id>[0-9]{1,18})/delete/$", runs.delete_view, name="view-delete"),
     path("runs/<uuid:run_id>/", run.run, name="run"),
     path("runs/<uuid:run_id>/cancel/", run_actions.cancel, name="run-cancel"),
+    path("runs/<uuid:run_id>/history/", run.history, name="run-history"),
     path("runs/<uuid:run_id>/retry/", run_actions.retry, name="run-retry"),
     path("runs/<uuid:run_id>/extend/", run_changes.extend, name="run-extend"),
     path("runs/<uuid:run_id>/hold/", run_changes.hold, name="run-hold"),

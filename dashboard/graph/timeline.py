@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from dashboard.queries.run_steps import RowView, StepView
 from dashboard.words import Look
@@ -203,22 +205,27 @@ def _row_marks(axis: _Axis, view: RowView, undos: Undos, now: datetime) -> list[
 
 
 def _ticks(axis: _Axis, taken: list[float]) -> list[Tick]:
+    """Round moments of the reader's clocks; the first on another day than the one before names its day."""
     step = next((s for s in _TICKS if axis.seconds / s <= 6), _TICKS[-1])
-    first = axis.start.astimezone(UTC).timestamp() // step * step + step
+    start = axis.start.astimezone(timezone.get_current_timezone())
+    ahead = start.utcoffset() or timedelta()  # a change of the clocks in the middle only moves the marks
+    first = (start.timestamp() + ahead.total_seconds()) // step * step + step - ahead.total_seconds()
     ticks: list[Tick] = []
-    moment = datetime.fromtimestamp(first, UTC)
+    moment, day = datetime.fromtimestamp(first, start.tzinfo), start.date()
     end = axis.start + timedelta(seconds=axis.seconds)
     while moment < end:
         x = axis.at(moment)
         if 2 < x < 97 and all(abs(x - other) > 7.5 for other in taken):
-            text = (
-                f"{moment:%H:%M:%S}"
-                if step < 60
-                else f"{moment:%H:%M}"
-                if step < 86400
-                else f"{moment.day} {moment:%b}"
-            )
             crowded = any(abs(x - other) < 18 for other in taken)
-            ticks.append(Tick(x, text, crowded or len(ticks) % 2 == 1))
+            new_day, day = moment.date() != day, moment.date()
+            ticks.append(Tick(x, _tick_text(moment, step, new_day), not new_day and (crowded or len(ticks) % 2 == 1)))
         moment += timedelta(seconds=step)
     return ticks
+
+
+def _tick_text(moment: datetime, step: int, new_day: bool) -> str:
+    date = f"{moment.day} {moment:%b}"
+    if step >= 86400 or (new_day and f"{moment:%H%M}" == "0000"):
+        return date
+    time = f"{moment:%H:%M:%S}" if step < 60 else f"{moment:%H:%M}"
+    return f"{date} {time}" if new_day else time

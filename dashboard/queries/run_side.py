@@ -12,6 +12,7 @@ from dashboard.words import Look
 from orchestrator.core.fingerprint import fingerprint
 from orchestrator.core.mask import mask, mask_text
 from orchestrator.core.states import Cause, RunState, StepState, WaitingFor
+from orchestrator.engine.clock import record_now
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import DID, at_in, clock, label_of, listed, number, span, times
 from orchestrator.models import Attempt, AuditRecord, DeadLetter, Run, Step
@@ -173,6 +174,6 @@ def _changes(after: dict[str, Any]) -> str:
 
 def _attempt(attempt: Attempt) -> TrailEntry:
     what = DID.get(Cause(attempt.cause), attempt.cause)
-    retry = f"next try {attempt.retry_at:%H:%M:%S}" if attempt.retry_at else ""
+    retry = f"next try {clock(attempt.retry_at, record_now())}" if attempt.retry_at else ""
     text = f"{label_of(attempt.step_row)}: attempt {attempt.attempt} {what}"
     return TrailEntry(attempt.finished_at, text, retry, False)

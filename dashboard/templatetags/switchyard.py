@@ -9,13 +9,14 @@ from typing import Any
 
 from django import template
 from django.http import HttpRequest, QueryDict
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import nav, words
 from orchestrator.core.durations import format_duration
 from orchestrator.core.mask import mask_text
-from orchestrator.engine import pauses
+from orchestrator.engine import explain_words, pauses
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.pauses import Paused
 
@@ -98,7 +99,7 @@ def took(end: dt.datetime | None, start: dt.datetime | None) -> str:
 
 @register.filter
 def when(moment: dt.datetime | None) -> SafeString:
-    """A moment in UTC: ``14:05:02`` today, ``29 Nov 14:05`` this year, ``29 Nov 2024 14:05`` before."""
+    """A moment in the reader's zone: ``14:05:02`` today, ``29 Nov 14:05`` this year, ``29 Nov 2024 14:05`` before."""
     if moment is None:
         return DASH
     moment = moment.astimezone(dt.UTC)
@@ -112,11 +113,19 @@ def when(moment: dt.datetime | None) -> SafeString:
 
 def clock(moment: dt.datetime) -> str:
     """The text of :func:`when` alone."""
-    moment, now = moment.astimezone(dt.UTC), record_now()
-    if moment.date() == now.date():
-        return moment.strftime("%H:%M:%S")
-    day = f"{moment.day} {moment:%b}"
-    return f"{day} {moment:%H:%M}" if moment.year == now.year else f"{day} {moment.year} {moment:%H:%M}"
+    return explain_words.clock(moment, record_now())
+
+
+@register.filter
+def zone_name(moment: dt.datetime) -> str:
+    """What the reader's clocks are called at that moment: ``UTC`` unless a zone was chosen."""
+    return explain_words.zone_name(moment)
+
+
+@register.simple_tag
+def zone() -> str:
+    """The zone that times are shown in: ``UTC`` or such as ``Europe/Paris``."""
+    return timezone.get_current_timezone_name()
 
 
 @register.filter

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.views.decorators.http import require_safe
 
+from dashboard import export as files
 from dashboard.access import actor_of, require_role
-from dashboard.queries import artifacts
+from dashboard.queries import artifacts, run_history
 from dashboard.queries.run import find_run, run_page, run_tag
 from dashboard.queries.run_actions import actions
 from dashboard.queries.run_panel import panel
@@ -53,6 +54,16 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "back": request.get_full_path(),
     }
     return live_page(request, "run/index.html", context, tag=tag)
+
+
+@require_safe
+@require_role("viewer")
+def history(request: HttpRequest, run_id: uuid.UUID) -> HttpResponseBase:
+    """The whole history of one run, as CSV."""
+    found = find_run(run_id)
+    if found is None:
+        raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
+    return files.answer(f"run-{run_id}", run_history.HEADER, run_history.rows(found))
 
 
 def _text(given: str) -> str:

@@ -17,7 +17,7 @@ from orchestrator.core.states import RunState
 from orchestrator.core.text import clean
 from orchestrator.engine import operate
 from orchestrator.engine.clock import record_now
-from orchestrator.engine.explain_words import clock, error_text, label_of, number
+from orchestrator.engine.explain_words import clock_zone, error_text, label_of, number
 from orchestrator.engine.unwind import is_held
 from orchestrator.models import Run
 
@@ -42,7 +42,7 @@ def _extend_context(run: Run, given: str) -> dict[str, Any]:
     return {
         "crumb": "Extend",
         "title": "Give this run more time?",
-        "text": f"Its deadline is {clock(run.deadline_at, record_now())} UTC. The new one counts from now.",
+        "text": f"Its deadline is {clock_zone(run.deadline_at, record_now())}. The new one counts from now.",
         "verb": "Extend",
         "keep": "Leave it as it is",
         "fields": [_time_field("deadline", "New deadline", given)],
@@ -67,7 +67,7 @@ def _hold_context(run: Run, given: str) -> dict[str, Any]:
     return {
         "crumb": "Hold longer",
         "title": "Hold this run longer?",
-        "text": f"The undo begins by itself at {clock(run.hold_until, record_now())} UTC. Until then Retry goes on "
+        "text": f"The undo begins by itself at {clock_zone(run.hold_until, record_now())}. Until then Retry goes on "
         "without an undo, and Undo now begins it.",
         "verb": "Hold longer",
         "keep": "Leave it as it is",

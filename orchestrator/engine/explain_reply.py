@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.core.states import NodeState, RunState, StopReason
-from orchestrator.engine.explain_words import clock, sentences
+from orchestrator.engine.explain_words import clock_zone, sentences
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.reading import plan
 from orchestrator.models import Run
@@ -15,7 +15,7 @@ def reply(run: Run, now: datetime) -> str:
     """One or two sentences for the customer, from the run row and its (cached) definition alone."""
     match RunState(run.state):
         case RunState.DONE:
-            return f"This is done, since {clock(run.finished_at or now, now)} UTC."
+            return f"This is done, since {clock_zone(run.finished_at or now, now)}."
         case RunState.FAILED:
             return "This could not be completed. Please get in touch with us."
         case RunState.CANCELLED:
@@ -25,7 +25,7 @@ def reply(run: Run, now: datetime) -> str:
             return "This is being cancelled."
         return "Something went wrong, and this will not be completed as it is. We are cleaning up."
     if run.started_at is None and run.available_at is not None and run.available_at > now:
-        return f"This is planned to start at {clock(run.available_at, now)} UTC."
+        return f"This is planned to start at {clock_zone(run.available_at, now)}."
     compiled = plan(run.definition_id)
     phrase = _say(compiled, run)
     ended = sum(letter in "dsf" for letter in run.node_states)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from orchestrator.core.durations import format_duration
 from orchestrator.core.mask import mask_text
@@ -75,12 +77,23 @@ def span(seconds: float) -> str:
 
 
 def clock(moment: datetime, now: datetime) -> str:
-    """``"14:15:00"`` on the day of ``now``, else ``"1 Dec 14:15"``; both UTC."""
-    moment, now = moment.astimezone(UTC), now.astimezone(UTC)
+    """``"14:15:00"`` on the day of ``now``, else ``"1 Dec 14:15"``: UTC, or in the zone that the reader chose."""
+    zone = timezone.get_current_timezone()
+    moment, now = moment.astimezone(zone), now.astimezone(zone)
     if moment.date() == now.date():
         return moment.strftime("%H:%M:%S")
     year = "" if moment.year == now.year else f" {moment.year}"
     return f"{moment.day} {moment:%b}{year} {moment:%H:%M}"
+
+
+def clock_zone(moment: datetime, now: datetime) -> str:
+    """The same with the zone named: ``"14:15:00 UTC"``."""
+    return f"{clock(moment, now)} {zone_name(moment)}"
+
+
+def zone_name(moment: datetime) -> str:
+    """What the reader's clocks are called at that moment: ``UTC``, ``CET``, ``+0545``."""
+    return moment.astimezone(timezone.get_current_timezone()).strftime("%Z")
 
 
 def at_in(moment: datetime, now: datetime) -> str:

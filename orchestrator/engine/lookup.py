@@ -16,7 +16,7 @@ from orchestrator.engine import subjects
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.describe import for_items
 from orchestrator.engine.explain import where
-from orchestrator.engine.explain_words import clock
+from orchestrator.engine.explain_words import clock_zone
 from orchestrator.engine.find import patiently
 from orchestrator.engine.subjects import SubjectAnswer
 from orchestrator.models import AuditRecord, Run
@@ -123,14 +123,14 @@ class Absence:
 def absence(text: str) -> Absence:
     """Why no run answers to the text. Ids say when they were made; of other texts only what was deleted is known."""
     now, cut = record_now(), pruned_before()
-    said = f"Runs that ended before {clock(cut, now)} UTC have been deleted" if cut else "No run has ever been deleted"
+    said = f"Runs that ended before {clock_zone(cut, now)} have been deleted" if cut else "No run has ever been deleted"
     found = _UUID.search(text.strip(_AROUND))
     if found:
         made = _made_at(uuid.UUID(found[0]))
         if made is None:
             why = "No run could have this id: ids of runs carry the time at which they were made, and this one does not"
             return Absence("never", "Never arrived", f"{why}. It may be the id of something else.")
-        when = f"It would be of {clock(made, now)} UTC"
+        when = f"It would be of {clock_zone(made, now)}"
         if cut is not None and made < cut:
             return Absence("pruned", "Older than the retention", f"{when}. {said}.")
         why = "there is no such run: it was refused or rolled back, or is of another installation"

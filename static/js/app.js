@@ -6,7 +6,7 @@
   const $ = (s, r = document) => r.querySelector(s), $$ = (s, r = document) => [...r.querySelectorAll(s)];
 
   // Controls that only work with JavaScript are hidden in the markup and shown here.
-  const reveal = r => $$("[data-theme-toggle][hidden],[data-open][hidden],[data-close][hidden],[data-copy][hidden],[data-tick-all][hidden]", r)
+  const reveal = r => $$("[data-theme-toggle][hidden],[data-open][hidden],[data-close][hidden],[data-copy][hidden],[data-tick-all][hidden],[data-zone][hidden]", r)
     .forEach(b => { b.hidden = false; });
 
   // Theme: the server writes data-theme from the cookie, so there is no flash.
@@ -17,8 +17,18 @@
     root.dispatchEvent(new CustomEvent("theme"));
   }
 
+  // Time zone: the server says all times in the zone of the cookie, UTC without one. The page is read anew.
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  function changeZone(button) {
+    const local = button.dataset.zone === "UTC" && here !== "UTC";
+    document.cookie = local ? `zone=${here};path=/;max-age=31536000;samesite=lax` : "zone=;path=/;max-age=0;samesite=lax";
+    location.reload();
+  }
+
   document.addEventListener("click", e => {
     if (e.target.closest("[data-theme-toggle]")) flip();
+    const zone = e.target.closest("[data-zone]");
+    if (zone) changeZone(zone);
     const open = e.target.closest("[data-open]");
     if (open) document.getElementById(open.dataset.open)?.showModal();
     const close = e.target.closest("[data-close]");
