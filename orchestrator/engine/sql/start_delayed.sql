@@ -2,9 +2,10 @@
 -- and no run submitted before them holds what they exclude. In the order of submission.
 -- SKIP LOCKED and a limit: a pass takes what it can.
 -- Index: workflow_runs_delayed, workflow_runs_exclusive, workflow_runs_pkey.
+WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at)
 UPDATE workflow_runs r
-SET started_at = clock_timestamp(), deadline_at = clock_timestamp() + r.deadline_seconds * interval '1 second'
-FROM (SELECT w.id FROM workflow_runs w
+SET started_at = m.at, deadline_at = m.at + r.deadline_seconds * interval '1 second'
+FROM moment m, (SELECT w.id FROM workflow_runs w
       WHERE w.state = 'running' AND w.started_at IS NULL AND w.stop IS NULL
         AND (w.available_at IS NULL OR w.available_at <= now())
         AND NOT EXISTS (SELECT 1 FROM workflow_runs a
