@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.urls import URLPattern, reverse
+from django.utils import timezone
 from playwright.sync_api import Page
 
+from dashboard.shared_link import make_token
 from dashboard.urls import urlpatterns
 from orchestrator.core.actor import Actor
 from orchestrator.core.bulk import BulkVerb
@@ -24,11 +27,13 @@ Data = dict[str, Run]
 #: Routes that are no pages: files, and forms that take a POST. The run of "run_id" cannot be retried: see STATES.
 NO_PAGES = {"run-artifact", "logout", "dead-letter-act", "schedule-act", "pause-act", "run-retry"}
 NO_PAGES |= {"runs-export", "dead-letters-export", "audit-export", "view-save", "view-delete", "incident-note"}
+NO_PAGES |= {"step-act", "topic-limit", "run-history", "run-hold", "run-settle"}
 #: Values for the parts of an address that are not fixed. A new page with another part names it here.
 PARTS: dict[str, Callable[[Data], Any]] = {
     "run_id": lambda data: data["mid_fan_out"].id,
     "name": lambda data: data["mid_fan_out"].workflow,
     "operation_id": lambda data: BulkOperation.objects.get().pk,
+    "token": lambda data: make_token(data["mid_fan_out"].id, timezone.now() + timedelta(hours=1)),
 }
 #: Pages that answer only to a question.
 QUESTIONS = {"bulk-preview": "?verb=cancel&state=running&workflow=video-upload"}
@@ -54,6 +59,12 @@ STATES = {
     "retry is refused": "/runs/{mid_fan_out}/retry/",
     "cancel is refused": "/runs/{done}/cancel/",
     "force asks": "/runs/{compensating}/cancel/?force=1",
+    "settle asks": "/runs/{partial}/settle/",
+    "hold is refused": "/runs/{done}/hold/",
+    "a step decided on": "/runs/{approving}/?step=approve",
+    "run again": "/runs/new/?from={failed}",
+    "a link that is not good": "/s/abc/",
+    "where, by label": "/where/?q=acme",
     "runs, filtered": "/runs/?state=failed&cause=error&label=tier:gold",
     "runs, none": "/runs/?q=nothing-like-it",
     "runs, a wrong filter": "/runs/?version=x",
