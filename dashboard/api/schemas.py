@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -38,6 +38,13 @@ class Submit(Body):
     deadline: Duration | None = Field(None, description="For the whole run. Default: the definition's.")
     delay: Duration | None = Field(None, description="Start no sooner than this from now.")
     after: list[str] | None = Field(None, description="Ids of runs that must have ended first.", max_length=1000)
+    parent: Annotated[str, StringConstraints(min_length=1, max_length=50)] | None = Field(
+        None, description="Id of the run that it is a part of. That one does not wait for it and does not stop it."
+    )
+    lock: Subject | None = Field(None, description="Held by each step that names no lock of its own, while it runs.")
+    on_lock_conflict: Literal["requeue", "reject", "dead_letter"] | None = Field(
+        None, description="What its steps do whose lock is held. Default: the step's policy, else the fleet's."
+    )
     labels: Labels | None = Field(None, max_length=50)
 
 

@@ -117,8 +117,10 @@ def _checked(known: Known, arguments: dict[str, Any]) -> Submission:
     if parent is None and ambient is not None and not detach:
         parent = (ambient.run_id, ambient.step_id)
         if arguments.get("idempotency_key") is None:
-            arguments["idempotency_key"] = ambient.next_key()
-        ambient.submitted += 1
+            arguments["idempotency_key"] = ambient.next_key(
+                str(arguments.get("workflow")), str(arguments.get("subject_id"))
+            )
+        ambient.note()
     elif parent is not None and not isinstance(parent, tuple):
         parent = (_run_id(parent), None)
     try:

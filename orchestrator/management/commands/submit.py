@@ -27,6 +27,10 @@ class Command(base.Command):
         parser.add_argument("--key", help="idempotency key: the same key again answers the same run")
         parser.add_argument("--delay", help="start no sooner than this from now, such as 15m")
         parser.add_argument("--deadline", help="for the whole run, such as 2h (default: the definition's)")
+        parser.add_argument("--parent", metavar="ID", help="the run that it is a part of")
+        parser.add_argument("--after", action="append", metavar="ID", help="a run that must have ended; repeatable")
+        parser.add_argument("--lock", metavar="NAME", help="held by each step that names no lock of its own")
+        parser.add_argument("--on-lock-conflict", choices=["requeue", "reject", "dead_letter"], help="if it is held")
         parser.add_argument("--workflow-version", type=int, metavar="N", help="a version other than the newest")
 
     def run(self, **options: Any) -> None:
@@ -40,6 +44,10 @@ class Command(base.Command):
             delay=options["delay"],
             deadline=options["deadline"],
             version=options["workflow_version"],
+            parent=options["parent"],
+            after=options["after"],
+            lock=options["lock"],
+            on_lock_conflict=options["on_lock_conflict"],
         )
         if not made:
             self.note("this key has been used: here is its run")

@@ -12,6 +12,8 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from django.db import connection
@@ -276,3 +278,26 @@ def undo(ctx: Any) -> Any:
 @step("noop")
 def noop(ctx: Any) -> None:
     """Leaves no trace, for tests of throughput."""
+
+
+@step("grow")
+def grow(ctx: Any) -> list[str]:
+    """Submits children from threads: those that got the step's context, then one that did not.
+
+    A child whose subject is shorter than ``depth`` letters does the same.
+    """
+    ledger.write(ctx, "start")
+    depth = ctx.input.get("depth", 1)
+    if len(ctx.subject_id) > depth:
+        return []
+    workflow = "kit-grow" if len(ctx.subject_id) < depth else "kit-solo"
+    child = ctx.input.get("child", {})
+    given = {"do": child, "child": child, "depth": depth, "width": ctx.input.get("width", 3)}
+    with ThreadPoolExecutor(3) as pool:
+        contexts = [(name, copy_context()) for name in "xyz"[: ctx.input.get("width", 3)]]
+        runs = [pool.submit(c.run, submit, workflow, ctx.subject_id + name, given) for name, c in contexts]
+        made = [str(run.result()) for run in runs]
+        made.append(str(pool.submit(submit, "kit-solo", "alone", {"do": {}}, idempotency_key="alone").result()))
+    _perform(ctx)
+    ledger.write(ctx, "end")
+    return made
