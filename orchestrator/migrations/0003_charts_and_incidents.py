@@ -1,4 +1,5 @@
 """Charts by the hour, notes on incidents, and two small indexes: incomplete undos, missed deadlines."""
+
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
 import django.db.models.functions.datetime

@@ -198,3 +198,13 @@ def test_a_form_that_is_none_changes_nothing(sign_in):
 def test_a_bad_address_says_what_to_fix(viewer, query):
     letter("a")
     assert viewer.get(f"/dead-letters/{query}").status_code == 200
+
+
+def test_the_page_of_one_cause_offers_that_cause_alone(sign_in):
+    letter("a", "reserve")
+    letter("b", "reserve")
+    html = sign_in("operator").get("/dead-letters/?fingerprint=a").content.decode()
+    links = [part.split('"')[0] for part in html.split('href="/bulk/preview/')[1:]]
+    assert links == ["?verb=replay&amp;fingerprint=a", "?verb=discard&amp;fingerprint=a"]
+    whole = sign_in("operator").get("/dead-letters/?fingerprint=a&fingerprint=b").content.decode()
+    assert "Replay 2…" in whole
