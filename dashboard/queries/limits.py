@@ -91,7 +91,7 @@ class TopicLine:
     @property
     def more(self) -> int:
         """Holders that are not named."""
-        return max(self.facts["running"] - len(self.holders), 0)
+        return max(int(self.facts["running"]) - len(self.holders), 0)
 
 
 @dataclass
