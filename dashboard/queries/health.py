@@ -27,13 +27,14 @@ SELECT
 
 @dataclass(frozen=True)
 class Check:
-    """One line. ``mark`` is a word of ``words.MARK``: ok, late, down or unknown."""
+    """One line. ``mark`` is a word of ``words.MARK``: ok, late, down or unknown. ``ago``: ``since`` is a last time."""
 
     name: str
     mark: str
     word: str
     detail: str
     since: datetime | None = None
+    ago: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def _dispatcher(beats: list[Beat], now: datetime) -> Check:
         who = f" ({beat.holder})" if beat.holder else ""
         detail = f"no sign of life{who}; timers, retries and lost workers wait for it"
         return Check("Dispatcher", "down", "Not seen", detail, beat.beat_at)
-    return Check("Dispatcher", "ok", "Up", f"led by {beat.holder}" if beat.holder else "beats", beat.beat_at)
+    return Check("Dispatcher", "ok", "Up", f"led by {beat.holder}" if beat.holder else "beats", beat.beat_at, True)
 
 
 def _outbox(row: tuple[Any, ...], now: datetime) -> Check:
@@ -131,6 +132,6 @@ def _doctor(beat: Beat | None) -> Check:
     count = int(beat.detail.get("broken", 0))
     if not count:
         checked = len(beat.detail.get("checked", []))
-        return Check("Doctor", "ok", "Well", f"{checked} invariants held when they were last looked at", beat.beat_at)
+        return Check("Doctor", "ok", "Well", f"{checked} invariants held when they were last looked at", beat.beat_at, True)
     what = "1 thing is broken" if count == 1 else f"{count:,} things are broken"
     return Check("Doctor", "down", "Broken", f"{what}; mend it with manage.py doctor --repair", beat.beat_at)
