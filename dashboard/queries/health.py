@@ -132,6 +132,7 @@ def _doctor(beat: Beat | None) -> Check:
     count = int(beat.detail.get("broken", 0))
     if not count:
         checked = len(beat.detail.get("checked", []))
-        return Check("Doctor", "ok", "Well", f"{checked} invariants held when they were last looked at", beat.beat_at, True)
+        said = f"{checked} invariants held when they were last looked at"
+        return Check("Doctor", "ok", "Well", said, beat.beat_at, True)
     what = "1 thing is broken" if count == 1 else f"{count:,} things are broken"
     return Check("Doctor", "down", "Broken", f"{what}; mend it with manage.py doctor --repair", beat.beat_at)
