@@ -22,6 +22,7 @@ from dashboard.words import DEAD_LETTER
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
 from orchestrator.engine import operate
+from orchestrator.engine.contention import floods
 from orchestrator.engine.explain_words import upper_first
 from orchestrator.engine.find_dead_letters import DeadLetterFilters, matching
 
@@ -49,6 +50,7 @@ def dead_letters(request: HttpRequest) -> HttpResponse:
     context = {
         "found": found,
         "incidents": gathered,
+        "floods": floods(),
         "groups": groups,
         "total": total,
         "state": state if state in (*DEAD_LETTER, "any") else "open",
