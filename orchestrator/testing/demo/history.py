@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
+from math import isqrt
 from typing import Any
 
 from django.db import connection
@@ -59,7 +60,7 @@ def require_empty(append: bool) -> None:
 
 def live_count(runs: int) -> int:
     """How many of so many runs are under way: a shop with more history is not busier in proportion."""
-    return min(runs // 2, round(4 * runs**0.5))
+    return min(runs // 2, isqrt(16 * runs))
 
 
 def generate(
