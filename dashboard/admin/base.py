@@ -24,7 +24,7 @@ MAX_ROWS = 10_000
 #: Characters of a value that are shown.
 MAX_SHOWN = 20_000
 #: Text that handlers or people wrote, in which a secret may stand.
-FREE_TEXT = ("note", "reason", "external")
+FREE_TEXT = ("note", "reason", "external", "log", "last_error", "paused_reason", "detail")
 
 
 class BoundedPaginator(Paginator):
@@ -106,6 +106,17 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         """All of them."""
         return self.get_fields(request, obj)
+
+
+def masked_column(name: str, title: str = "") -> Callable[[Any], str]:
+    """A column of a list: the beginning of a text that people wrote, masked."""
+
+    @admin.display(description=title or name.replace("_", " "))
+    def show(obj: Any) -> str:
+        return str(mask(getattr(obj, name)) or "-")[:200]
+
+    show.__name__ = f"shown_{name}"
+    return show
 
 
 def _masked(name: str) -> Callable[[Model], str]:

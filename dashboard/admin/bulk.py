@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from dashboard.admin.base import ReadOnlyAdmin, run_link
+from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link
 from orchestrator.models import Alert, BulkItem, BulkOperation
 
 
@@ -26,7 +26,7 @@ class AlertAdmin(ReadOnlyAdmin):
 class BulkOperationAdmin(ReadOnlyAdmin):
     """What was done to many, by whom and why."""
 
-    list_display = ("id", "verb", "state", "actor", "reason", "created_at", "finished_at")
+    list_display = ("id", "verb", "state", "actor", masked_column("reason"), "created_at", "finished_at")
     list_filter = ("verb", "state")
 
 

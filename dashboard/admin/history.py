@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from dashboard.admin.actions import ask_why
 from dashboard.admin.base import OfRun, ReadOnlyAdmin, RunWorkflowFilter, WorkflowFilter
-from orchestrator.core.mask import mask_error
+from orchestrator.core.mask import mask_error, mask_text
 from orchestrator.engine import operate
 from orchestrator.models import Attempt, AuditRecord, DeadLetter, Incident
 
@@ -99,7 +99,7 @@ class AuditRecordAdmin(OfRun):
     @admin.display(description="reason")
     def reason_text(self, obj: AuditRecord) -> str:
         """The beginning of the reason."""
-        return obj.reason[:200]
+        return mask_text(obj.reason)[:200]
 
 
 def _message(error: object) -> str:

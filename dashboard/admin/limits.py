@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from dashboard.admin.actions import ask_why
-from dashboard.admin.base import ReadOnlyAdmin, run_link
+from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link
 from orchestrator.engine import tokens
 from orchestrator.models import ApiToken, Lock, Pause, Schedule, Topic
 
@@ -46,7 +46,7 @@ class ScheduleAdmin(ReadOnlyAdmin):
 class PauseAdmin(ReadOnlyAdmin):
     """What starts nothing new for a while."""
 
-    list_display = ("kind", "name", "until", "actor", "reason", "created_at")
+    list_display = ("kind", "name", "until", "actor", masked_column("reason"), "created_at")
     list_filter = ("kind",)
     search_fields = ("name", "actor")
 

@@ -65,6 +65,12 @@ def look_name(state: str, kind: str = "run") -> str:
 
 
 @register.filter
+def masked(text: object) -> str:
+    """Text that people or handlers wrote, without the secrets in it."""
+    return mask_text(str(text))
+
+
+@register.filter
 def cause_words(cause: str | None) -> str:
     """A cause for the middle of a sentence."""
     return words.cause_words(cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from orchestrator.core.mask import mask_text
 from orchestrator.core.states import Cause, Kind, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import (
@@ -64,7 +65,7 @@ def _running(facts: Facts, row: Step, name: str) -> str:
         text += f", attempt {row.attempt} of {row.max_attempts}"
     if row.progress is not None:
         text += f", at {row.progress:.0%}"
-    return f"{text}: {row.note}" if row.note else text
+    return f"{text}: {mask_text(row.note)}" if row.note else text
 
 
 def _retry(facts: Facts, row: Step, name: str) -> str:

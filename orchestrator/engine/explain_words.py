@@ -57,8 +57,8 @@ def _short(text: str, length: int) -> str:
 
 
 def in_brackets(text: str) -> str:
-    """``" (text)"``, or nothing for an empty text."""
-    return f" ({text})" if text else ""
+    """``" (text)"``, secrets masked, or nothing for an empty text."""
+    return f" ({mask_text(text)})" if text else ""
 
 
 def times(count: int) -> str:

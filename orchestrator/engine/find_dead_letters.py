@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from orchestrator.core.errors import Invalid, NotFound
-from orchestrator.core.mask import mask_error
+from orchestrator.core.mask import mask_error, mask_text
 from orchestrator.core.states import DeadLetterState
 from orchestrator.engine.find import MAX_PAGE, patiently
 from orchestrator.models import DeadLetter
@@ -95,7 +95,7 @@ def item(letter: DeadLetter) -> dict[str, Any]:
         "first_at": letter.first_at,
         "last_at": letter.last_at,
         "closed_at": letter.closed_at,
-        "note": letter.note,
+        "note": mask_text(letter.note),
     }
 
 

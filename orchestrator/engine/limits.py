@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Invalid
+from orchestrator.core.mask import mask_text
 from orchestrator.core.states import StepState
 from orchestrator.engine import audit, gates
 from orchestrator.engine.clock import record_now
@@ -58,7 +59,7 @@ def queues() -> list[dict[str, Any]]:
     )
     workers = live_workers()
     paused = {
-        pause.name: {"until": pause.until, "reason": pause.reason, "actor": pause.actor}
+        pause.name: {"until": pause.until, "reason": mask_text(pause.reason), "actor": pause.actor}
         for pause in Pause.objects.filter(kind="queue", until__gt=Now())
     }
     names = {*settings.ORCHESTRATOR.queues, *queued, *running, *workers, *paused}

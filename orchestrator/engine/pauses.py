@@ -20,6 +20,7 @@ from django.db.models.functions import Now
 from orchestrator.core.actor import Actor, require
 from orchestrator.core.durations import format_duration
 from orchestrator.core.errors import Conflict, Invalid, NotFound
+from orchestrator.core.mask import mask_text
 from orchestrator.core.text import clean
 from orchestrator.engine import audit
 from orchestrator.engine.db import Connection, caller_connection, notify, rows
@@ -46,9 +47,9 @@ class Paused:
 
 
 def live() -> list[Paused]:
-    """The pauses in force, those that end first before the others."""
+    """The pauses in force, those that end first before the others; secrets in their reasons masked."""
     found = Pause.objects.filter(until__gt=Now()).order_by("until", "kind", "name")
-    return [Paused(p.kind, p.name, p.until, p.reason, p.actor) for p in found]
+    return [Paused(p.kind, p.name, p.until, mask_text(p.reason), p.actor) for p in found]
 
 
 def pause(kind: str, name: str, seconds: float | None, actor: Actor, reason: str) -> Paused:
