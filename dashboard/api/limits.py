@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
@@ -12,7 +14,7 @@ from dashboard.api.schemas import TopicLimit, Why
 from orchestrator.engine import catalogue, limits, operate, topics
 
 router = Router()
-_VERSION = {200: Items, (404, 409, 422): Error}
+_VERSION: dict[Any, Any] = {200: Items, (404, 409, 422): Error}
 
 
 @router.get("/workflows", auth=VIEWER, response={200: Items}, tags=["workflows"])
