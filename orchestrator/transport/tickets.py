@@ -44,7 +44,7 @@ class TicketRef(NamedTuple):
     @property
     def id(self) -> str:
         """The RQ job id."""
-        return f"{self.run_id}_{self.definition_id}_{self.slot}_{_encode(self.step)}"
+        return f"{self.run_id}_{self.definition_id}_{self.slot}_{_encode(self.step)}"  # publish writes it too
 
 
 _PLAIN = re.compile(r"[^A-Za-z0-9-]")
@@ -76,22 +76,33 @@ def run_ticket(run_id: str, step: str) -> None:
     raise RuntimeError("this queue is served by `python manage.py worker`, not by a stock rq worker; nothing was run")
 
 
-#: Puts a ticket at the tail of its queue unless one of the same id waits there already: its hash is there from the push
-#: to the pop. KEYS: hash, queue. ARGV: "1" to push all the same, seconds that the hash is kept, id, fields and values.
+#: Slots that the tickets of one step of one run have: so many may wait in a queue at once.
+SLOTS = 64
+#: Puts a ticket at the tail of its queue. Where one of the same slot waits there already (its hash is there from the
+#: push to the pop), the next slot that is free is taken; with none free there are enough.
+#: KEYS: queue. ARGV: "1" to push the slot itself all the same, seconds that the hash is kept, prefix of the hash, the
+#: id before and behind the slot, the first slot, the slot, how many slots there are, fields and values of the hash.
 _PUSH = """
-if ARGV[1] == '0' and redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 4))
-redis.call('EXPIRE', KEYS[1], ARGV[2])
-redis.call('RPUSH', KEYS[2], ARGV[3])
-return 1
+local first, slot, slots = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+for tried = 0, slots - 1 do
+    local id = ARGV[4] .. (first + (slot - first + tried) % slots) .. ARGV[5]
+    local key = ARGV[3] .. id
+    if ARGV[1] == '1' or redis.call('EXISTS', key) == 0 then
+        redis.call('HSET', key, unpack(ARGV, 9))
+        redis.call('EXPIRE', key, ARGV[2])
+        redis.call('RPUSH', KEYS[1], id)
+        return 1
+    end
+end
+return 0
 """
 
 
 def publish(client: Redis, refs: Iterable[TicketRef], *, again: bool = False) -> int:
     """Pushes tickets to the tails of their queues in one round trip; returns how many there were.
 
-    One that waits in its queue already is not pushed a second time, so a wide fan-out never fills the queue and runs
-    beside it get their turn. ``again``: also then, because it was popped, or may be lost.
+    Of one step of one run no more than :data:`SLOTS` wait at once, so a wide fan-out never fills the queue and runs
+    beside it get their turn. ``again``: pushed whatever seems to wait, because it was popped, or may be lost.
     """
     pipe = client.pipeline(transaction=False)
     push = client.register_script(_PUSH)
@@ -101,7 +112,13 @@ def publish(client: Redis, refs: Iterable[TicketRef], *, again: bool = False) ->
     for ref in refs:
         queue = Queue.redis_queue_namespace_prefix + ref.queue
         fields = [part for pair in _hash(ref, stamp).items() for part in pair]
-        push(keys=[Job.key_for(ref.id), queue], args=[int(again), _TTL, ref.id, *fields], client=pipe)
+        first = ref.slot - ref.slot % GATED
+        before, behind = f"{ref.run_id}_{ref.definition_id}_", f"_{_encode(ref.step)}"
+        push(
+            keys=[queue],
+            args=[int(again), _TTL, Job.key_for(""), before, behind, first, ref.slot, SLOTS, *fields],
+            client=pipe,
+        )
         queues.add(queue)
         count += 1
     if count:
