@@ -23,9 +23,9 @@ from tests.harness.urls import addresses
 #: Statements that cost nothing to speak of: of transactions, and how long the next may take.
 _FRAME = re.compile(r"\s*(SAVEPOINT|RELEASE|ROLLBACK|BEGIN|COMMIT|SET |SELECT set_config)", re.IGNORECASE)
 _TABLES = {"workflow_runs", "workflow_steps"}
-#: Not looked at: files, what answers with a redirect or starts something, django-rq (it reads Redis alone).
+#: Not looked at: exports and files, what answers with a redirect or starts something, django-rq (it reads Redis alone).
 _LEFT_OUT = re.compile(
-    r"^/(admin/(rq|auth|login|logout|jsi18n|r/|password|autocomplete|\(?|some)|healthz|readyz|metrics)"
+    r"^/([\w-]+/export/|admin/(rq|auth|login|logout|jsi18n|r/|password|autocomplete|\(?|some)|healthz|readyz|metrics)"
 )
 
 

@@ -26,6 +26,8 @@ SMALL = 1000
 ROUNDS = int(os.environ.get("SCALE_ROUNDS", "11"))
 #: The large one may take so many times as long, and this many milliseconds more, which is what a clock can tell.
 MOST_TIMES, GRAIN = 1.5, 4.0
+#: Milliseconds for a list under a filter.
+MOST_FILTERED = 1000.0
 
 
 class Probe:
@@ -85,7 +87,9 @@ def test_every_page_is_as_quick_as_with_a_thousand_runs(probes: tuple[Probe, Pro
                 kept.append(probe.ask(page=name, explain=False)["ms"])
         before, after = median(times[0]), median(times[1])
         table.append((after / before, before, after, name))
-        if after > MOST_TIMES * before + GRAIN and name not in ANYWHERE:
+        # Under a filter the small one has fewer rows to show than a page holds: there only the time itself counts.
+        most_ms = MOST_FILTERED if ", " in name else MOST_TIMES * before + GRAIN
+        if after > most_ms and name not in ANYWHERE:
             problems.append(f"{name} {large.pages[name]}: {after:.0f} ms, with {SMALL:,} runs {before:.0f} ms")
     print(
         "\n".join(
