@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connections
 from django.test.utils import setup_databases, teardown_databases
+from pytest_django.plugin import blocking_manager_key
 
 from orchestrator import services
 from tests import settings as test_settings
@@ -25,6 +28,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.stash[FAILED] = report.failed
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A test that commits ends with a flush, which takes the role groups that migrations made; they come back here."""
+    yield
+    mark = item.get_closest_marker("django_db")
+    if mark is not None and mark.kwargs.get("transaction"):
+        with item.config.stash[blocking_manager_key].unblock():
+            for name in ROLES_MADE_BY:
+                import_module(f"dashboard.migrations.{name}").forwards(apps, None)
+
+
 def pytest_sessionfinish() -> None:
     """Stops the private servers if this session started them and nobody else is on them."""
     names = test_settings.STARTED
@@ -34,6 +48,8 @@ def pytest_sessionfinish() -> None:
 
 
 FAILED = pytest.StashKey[bool]()
+#: The migrations that make groups and permissions.
+ROLES_MADE_BY = ("0001_initial", "0002_saved_views")
 #: The session's scratch database, from when the test database has been migrated.
 SCRATCH: list[ScratchDatabase] = []
 
