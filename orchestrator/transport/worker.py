@@ -131,7 +131,8 @@ class TicketWorker(SimpleWorker):
         room = pace.cap(key) // rows - 1 if pace.is_short(key) else 0
         if room > 0:
             pipe.lpop(Queue.redis_queue_namespace_prefix + ref.queue, room)
-        popped = pipe.execute()[-1] if room > 0 else None
+        answers = pipe.execute()
+        popped = answers[-1] if room > 0 else None
         refs = [r for r in (tickets.parse(i.decode(), ref.queue) for i in popped or []) if r is not None]
         kept: dict[tuple[UUID, str], tickets.TicketRef] = {}
         back = []
