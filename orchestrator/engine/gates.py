@@ -103,7 +103,8 @@ def promote_all(conn: Connection) -> int:
 
 _RENEW = """
 UPDATE workflow_topics t SET "limit" = c.most
-FROM (SELECT n.name, CASE WHEN n.name = ANY(%(configured)s::text[]) THEN n.most WHEN t."limit" = 0 THEN 1 ELSE t."limit" END AS most
+FROM (SELECT n.name, CASE WHEN n.name = ANY(%(configured)s::text[]) THEN n.most
+                          WHEN t."limit" = 0 THEN 1 ELSE t."limit" END AS most
       FROM unnest(%(names)s::text[], %(limits)s::int[]) AS n(name, most) JOIN workflow_topics t ON t.name = n.name) c
 WHERE t.name = c.name AND t.set_by = '' AND t."limit" IS DISTINCT FROM c.most"""
 
