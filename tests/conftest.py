@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.core.cache import cache
 from django.db import connections
 from django.test.utils import setup_databases, teardown_databases
 from pytest_django.plugin import blocking_manager_key
@@ -45,6 +46,12 @@ def pytest_sessionfinish() -> None:
     if names and not others_are_connected():
         connections.close_all()
         services.stop(names=names)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    """What pages keep for a while is of the test before."""
+    cache.clear()
 
 
 FAILED = pytest.StashKey[bool]()

@@ -91,4 +91,4 @@ def test_support_finds_a_run_by_its_subject_and_reads_the_answer(site: Site) -> 
     page.goto("/where/?q=order-47")
     expect(page.get_by_role("heading", name="No exact match")).to_be_visible()
     page.goto("/where/?q=nothing-has-this-name")
-    expect(page.locator("main")).to_contain_text("No run has this subject or id")
+    expect(page.locator("main")).to_contain_text("Never arrived")
