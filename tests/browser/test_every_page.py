@@ -27,7 +27,7 @@ Data = dict[str, Run]
 #: Routes that are no pages: files, and forms that take a POST. The run of "run_id" cannot be retried: see STATES.
 NO_PAGES = {"run-artifact", "logout", "dead-letter-act", "schedule-act", "pause-act", "run-retry"}
 NO_PAGES |= {"runs-export", "dead-letters-export", "audit-export", "view-save", "view-delete", "incident-note"}
-NO_PAGES |= {"step-act", "topic-limit", "run-history", "run-hold", "run-settle"}
+NO_PAGES |= {"step-act", "topic-limit", "run-history", "run-hold", "run-settle", "version-use"}
 #: Values for the parts of an address that are not fixed. A new page with another part names it here.
 PARTS: dict[str, Callable[[Data], Any]] = {
     "run_id": lambda data: data["mid_fan_out"].id,

@@ -91,7 +91,8 @@ def test_a_paused_page_stays_as_it_is_until_it_is_resumed(site: Site) -> None:
 def test_a_failure_shows_on_the_overview_and_is_retried_from_its_page(site: Site) -> None:
     page = site.visit("operator", "/")
     mark(page)
-    tile = page.get_by_role("navigation", name="Runs by state").get_by_role("link", name=re.compile("Dead letters"))
+    tiles = page.get_by_role("navigation", name="What wants attention")
+    tile = tiles.get_by_role("link", name=re.compile("Dead letters"))
     expect(tile.locator(".v")).to_have_text("0")
     run_id = site.submit("tries", "will-fail", {"a": "fail_until:mended"})
     expect(tile.locator(".v")).to_have_text("1")

@@ -53,9 +53,10 @@ def test_a_deadline_stops_what_runs(world, handler):
 def test_a_run_that_is_failing_is_not_kept_alive_past_its_deadline_by_a_deaf_handler(world):
     """I1: the sibling's failure came first and stays the cause; the deadline still ends the wait for the other."""
     world.ready(2)
-    run_id = world.submit("parents", {"a": "fatal", "b": "hold:x"}, deadline=3)
+    run_id = world.submit("parents", {"a": "hold:y; fatal", "b": "hold:x"}, deadline=6)
     world.called("b")
-    (run,) = world.finish(run_id, timeout=3 + 1 + DETECT)
+    world.ledger.open("y")
+    (run,) = world.finish(run_id, timeout=6 + 1 + DETECT)
     assert (run.state, run.cause) == ("failed", "error")
     assert world.row(run_id, "b").state == "cancelled"
 
