@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Q
@@ -13,7 +12,9 @@ from django.db.models import Q
 from orchestrator.core.states import NodeState, RunState, StepState, StopReason, WaitingFor
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.explain_words import DID, at_in, clock, error_text, label, listed, number, span
-from orchestrator.models import Definition, FanOut, Run, Step
+from orchestrator.engine.plans import Node
+from orchestrator.engine.reading import plans
+from orchestrator.models import FanOut, Run, Step
 
 #: Shards of a fan-out up to this size are looked at one by one; of a larger one only its counters.
 SMALL = 200
@@ -27,29 +28,16 @@ def brief(run: Run, now: datetime | None = None) -> str:
 
 
 def briefs(runs: Sequence[Run], now: datetime | None = None) -> dict[uuid.UUID, str]:
-    """The same of many runs, by id. Reads three tables once each, through their keys."""
+    """The same of many runs, by id. Reads two tables once each, through their keys."""
     now = now or record_now()
     live = [run for run in runs if run.state == RunState.RUNNING]
-    nodes = _nodes(live) if live else {}
-    active = {run.id: _active(run, nodes.get(run.definition_id, ())) for run in live}
+    known = plans(run.definition_id for run in live)
+    active = {run.id: _active(run, known[run.definition_id].nodes) for run in live}
     rows, fans = _rows(active)
     return {run.id: _phrase(run, active.get(run.id, []), rows[run.id], fans[run.id], now) for run in runs}
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A step of a definition, as far as a list needs it."""
-
-    id: str
-    is_fan_out: bool
-
-
-def _nodes(runs: Sequence[Run]) -> dict[int, list[_Node]]:
-    found = Definition.objects.filter(pk__in={run.definition_id for run in runs}).values_list("pk", "spec__steps")
-    return {pk: [_Node(step["id"], bool(step.get("fan_out"))) for step in steps or ()] for pk, steps in found}
-
-
-def _active(run: Run, nodes: Sequence[_Node]) -> list[_Node]:
+def _active(run: Run, nodes: Sequence[Node]) -> list[Node]:
     return [node for node, letter in zip(nodes, run.node_states, strict=False) if letter == NodeState.ACTIVE]
 
 
@@ -57,7 +45,7 @@ Rows = dict[uuid.UUID, dict[str, list[Step]]]
 Fans = dict[uuid.UUID, dict[str, FanOut]]
 
 
-def _rows(active: dict[uuid.UUID, list[_Node]]) -> tuple[Rows, Fans]:
+def _rows(active: dict[uuid.UUID, list[Node]]) -> tuple[Rows, Fans]:
     """Open rows of plain steps and of small fan-outs, and the counters of all fan-outs."""
     plain = {node.id for nodes in active.values() for node in nodes if not node.is_fan_out}
     wide = {node.id for nodes in active.values() for node in nodes if node.is_fan_out}
@@ -77,7 +65,7 @@ def _rows(active: dict[uuid.UUID, list[_Node]]) -> tuple[Rows, Fans]:
     return rows, fans
 
 
-def _phrase(run: Run, active: list[_Node], rows: dict[str, list[Step]], fans: dict[str, FanOut], now: datetime) -> str:
+def _phrase(run: Run, active: list[Node], rows: dict[str, list[Step]], fans: dict[str, FanOut], now: datetime) -> str:
     if run.state != RunState.RUNNING:
         return _not_running(run, now)
     if run.stop:
@@ -91,7 +79,7 @@ def _phrase(run: Run, active: list[_Node], rows: dict[str, list[Step]], fans: di
     return said[0] if len(said) == 1 else f"{said[0]}; also at {listed([node.id for node in active[1:]], 2)}"
 
 
-def _node(node: _Node, rows: list[Step], fan: FanOut | None, now: datetime) -> str:
+def _node(node: Node, rows: list[Step], fan: FanOut | None, now: datetime) -> str:
     trouble = next((row for row in rows if row.waiting_for == WaitingFor.RETRY), None)
     if fan is None:
         return _row(rows[0], now) if rows else node.id

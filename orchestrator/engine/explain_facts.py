@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
-from django.db.models import Case, Count, Q, Value, When
+from django.db.models import Case, Count, Max, Min, Q, Sum, Value, When
 
 from orchestrator.core.states import STEP_LIVE, Kind, RunState, StepState, WaitingFor, is_terminal
 from orchestrator.engine.clock import record_now
@@ -30,12 +32,36 @@ _RANK = Case(
 _LIGHT = ("output", "item", "log")
 
 
+#: Compensations that are looked at one by one.
+UNDOS = 30
+_FAILED_UNDO = (StepState.FAILED, StepState.REJECTED, StepState.CANCELLED)
+#: Of the rows of one step in one state.
+_SUMS = {
+    "n": Count("id"),
+    "start": Min("first_started_at"),
+    "end": Max("finished_at"),
+    "ready": Min("created_at"),
+    "attempts": Sum("attempt"),
+    "undone": Count("undone_at"),
+    "undone_at": Max("undone_at"),
+}
+
+
 @dataclass
 class Tally:
-    """How many rows of one step (or of all compensations) stand in which state."""
+    """How many rows of one step (or of all compensations) stand in which state, and between which times.
+
+    ``start``: the first start; ``ready``: when the first row was made; ``end``: the last end.
+    """
 
     states: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
+    start: datetime | None = None
+    end: datetime | None = None
+    ready: datetime | None = None
+    attempts: int = 0
+    undone: int = 0
+    undone_at: datetime | None = None
 
     @property
     def total(self) -> int:
@@ -47,11 +73,16 @@ class Tally:
         """Rows that are not terminal."""
         return sum(n for state, n in self.states.items() if not is_terminal(state))
 
-    def add(self, state: str, waiting_for: str | None, count: int) -> None:
-        """Count rows in."""
-        self.states[state] += count
-        if waiting_for:
-            self.waits[waiting_for] += count
+    def add(self, sums: dict[str, Any]) -> None:
+        """Count rows in one state in."""
+        self.states[sums["state"]] += sums["n"]
+        if sums["waiting_for"]:
+            self.waits[sums["waiting_for"]] += sums["n"]
+        for name, choose in (("start", min), ("ready", min), ("end", max), ("undone_at", max)):
+            known = [at for at in (getattr(self, name), sums[name]) if at is not None]
+            setattr(self, name, choose(known, default=None))
+        self.attempts += sums["attempts"]
+        self.undone += sums["undone"]
 
 
 class Facts:
@@ -63,10 +94,15 @@ class Facts:
         self.plan: Plan = plan(run.definition_id)
         self.steps: dict[str, Tally] = defaultdict(Tally)
         self.undo = Tally()
-        rows = Step.objects.filter(run=run).order_by().values_list("kind", "step", "state", "waiting_for")
-        for kind, step, state, waiting_for, count in rows.annotate(n=Count("id")):
-            tally = self.undo if kind == Kind.COMPENSATION else self.steps[step]
-            tally.add(state, waiting_for, count)
+        self._seen: dict[tuple[str, str], Step] = {}
+        rows = Step.objects.filter(run=run).order_by().values("kind", "step", "state", "waiting_for")
+        for sums in rows.annotate(**_SUMS):
+            tally = self.undo if sums["kind"] == Kind.COMPENSATION else self.steps[sums["step"]]
+            tally.add(dict(sums))
+
+    def see(self, rows: Iterable[Step]) -> None:
+        """Rows that the caller has read anyway: they are not asked for again."""
+        self._seen |= {(row.step, row.shard): row for row in rows}
 
     @property
     def terminal(self) -> bool:
@@ -93,8 +129,9 @@ class Facts:
     def failed_row(self) -> Step | None:
         """The row whose failure stopped the run."""
         error = self.run.error if isinstance(self.run.error, dict) else {}
-        where = Q(step=error.get("step") or self.place, shard=error.get("shard") or "")
-        return Step.objects.filter(where, run=self.run).defer(*_LIGHT).first()
+        step, shard = error.get("step") or self.place, error.get("shard") or ""
+        seen = self._seen.get((step, shard))
+        return seen or Step.objects.filter(run=self.run, step=step, shard=shard).defer(*_LIGHT).first()
 
     @cached_property
     def stopped_rows(self) -> list[Step]:
@@ -103,17 +140,30 @@ class Facts:
         return list(rows.defer(*_LIGHT).order_by("started_at", "id")[:3])
 
     @cached_property
+    def undos(self) -> list[Step]:
+        """Compensations with what they undo, in the order in which they run; :data:`UNDOS` at most."""
+        if not self.undo.total:
+            return []
+        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION).select_related("undoes")
+        heavy = [*_LIGHT, *(f"undoes__{name}" for name in _LIGHT)]
+        return list(rows.defer(*heavy).order_by("ordinal", "id")[:UNDOS])
+
+    @cached_property
     def failed_undo(self) -> list[Step]:
         """Up to four compensations that failed for good."""
-        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION)
-        bad = rows.filter(state__in=[StepState.FAILED, StepState.REJECTED, StepState.CANCELLED])
-        return list(bad.defer(*_LIGHT).order_by("ordinal", "id")[:4])
+        if self.undo.total <= UNDOS:
+            return [row for row in self.undos if row.state in _FAILED_UNDO][:4]
+        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION, state__in=_FAILED_UNDO)
+        return list(rows.defer(*_LIGHT).order_by("ordinal", "id")[:4])
 
     @cached_property
     def not_undone(self) -> dict[int, str]:
         """Rows whose undo failed for good, by id with their step; a thousand at most."""
         if not self.undo.states[StepState.FAILED]:
             return {}
+        if self.undo.total <= UNDOS:
+            failed = (row.undoes for row in self.undos if row.state == StepState.FAILED)
+            return {row.pk: row.step for row in failed if row is not None}
         rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION, state=StepState.FAILED, undoes__isnull=False)
         return {pk: step for pk, step in rows.values_list("undoes", "undoes__step")[:1000] if pk}
 

@@ -7,6 +7,7 @@ no attempt and has no ticket; the dispatcher issues tickets when the pause has e
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import dataclass
@@ -44,6 +45,21 @@ class Paused:
     until: datetime
     reason: str
     actor: str
+
+
+#: The same as :func:`live` as one JSON value, for a statement that asks for other things too; see :func:`from_json`.
+AS_JSON = """(
+  SELECT coalesce(json_agg(json_build_array(kind, name, until, reason, actor) ORDER BY until, kind, name), '[]')
+  FROM workflow_pauses WHERE until > statement_timestamp())"""
+
+
+def from_json(value: Any) -> list[Paused]:
+    """What :data:`AS_JSON` answered, as text or read already; secrets in reasons masked."""
+    found = json.loads(value) if isinstance(value, str) else value
+    return [
+        Paused(kind, name, datetime.fromisoformat(until), mask_text(reason), actor)
+        for kind, name, until, reason, actor in found
+    ]
 
 
 def live() -> list[Paused]:

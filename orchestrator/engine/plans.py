@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.core.errors import Conflict, NotFound
@@ -113,15 +114,21 @@ def load_plan(conn: Connection, definition_id: int) -> Plan:
     Raises:
         NotFound: there is no such definition.
     """
-    known = _plans.get(definition_id)
+    known = _plans.get(definition_id) or load_plans(conn, [definition_id]).get(definition_id)
     if known is None:
-        found = rows(conn, "SELECT spec FROM workflow_definitions WHERE id = %s", [definition_id])
-        if not found:
-            raise NotFound(f"definition {definition_id} is not in the database")
-        spec = found[0].spec
-        known = Plan(definition_id, WorkflowSpec.model_validate(json.loads(spec) if isinstance(spec, str) else spec))
-        _plans[definition_id] = known
+        raise NotFound(f"definition {definition_id} is not in the database")
     return known
+
+
+def load_plans(conn: Connection, definition_ids: Iterable[int]) -> dict[int, Plan]:
+    """The compiled definitions by id, those that there are. One query where some were not read before."""
+    wanted = set(definition_ids)
+    missing = sorted(wanted - _plans.keys())
+    if missing:
+        for row in rows(conn, "SELECT id, spec FROM workflow_definitions WHERE id = ANY(%s)", [missing]):
+            spec = json.loads(row.spec) if isinstance(row.spec, str) else row.spec
+            _plans[row.id] = Plan(row.id, WorkflowSpec.model_validate(spec))
+    return {key: _plans[key] for key in wanted if key in _plans}
 
 
 #: What was the latest version when this process asked last. Only for a statement that confirms it.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.db import connection
 
-from orchestrator.engine.plans import Plan, load_plan
+from orchestrator.engine.plans import Plan, load_plan, load_plans
 
 
 def plan(definition_id: int) -> Plan:
@@ -15,3 +17,9 @@ def plan(definition_id: int) -> Plan:
     """
     connection.ensure_connection()
     return load_plan(connection.connection, definition_id)
+
+
+def plans(definition_ids: Iterable[int]) -> dict[int, Plan]:
+    """Several of them by id, those that there are; one query at most."""
+    connection.ensure_connection()
+    return load_plans(connection.connection, definition_ids)

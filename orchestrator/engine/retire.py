@@ -39,11 +39,18 @@ class Drain:
 
 
 def drain(workflow: str, version: int) -> Drain:
-    """Which live runs hold a version; all zero where none does. Two queries."""
+    """Which live runs hold a version; all zero where none does. One query."""
     live = Run.objects.filter(workflow=workflow, version=version, state__in=_LIVE).order_by()
-    steps = live.values_list("current_step").annotate(n=Count("pk")).order_by("-n", "current_step")
-    ends: dict[str, Any] = live.aggregate(n=Count("pk"), first=Min("submitted_at"), last=Max("deadline_at"))
-    return Drain(ends["n"], [(step or "not started", n) for step, n in steps[:20]], ends["first"], ends["last"])
+    steps = live.values_list("current_step").annotate(
+        n=Count("pk"), first=Min("submitted_at"), last=Max("deadline_at")
+    )  # fmt: skip
+    found = list(steps.order_by("-n", "current_step"))
+    return Drain(
+        sum(n for _, n, _, _ in found),
+        [(step or "not started", n) for step, n, _, _ in found[:20]],
+        min((first for _, _, first, _ in found), default=None),
+        max((last for _, _, _, last in found if last), default=None),
+    )
 
 
 def retire_version(workflow: str, version: int, actor: Actor, reason: str) -> None:
