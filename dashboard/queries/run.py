@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-
-from django.db.models import Count, Max, Q, Sum
-from django.utils import timezone
 
 from dashboard import words
 from dashboard.graph.draw import MAX_NODES, Picture, pictures
 from dashboard.graph.segments import Segment, segments
 from dashboard.graph.timeline import Timeline, timeline
 from dashboard.queries.run_panel import Preview, preview
-from dashboard.queries.run_side import Armed, ErrorView, TrailEntry, armed, errors, trail
-from dashboard.queries.run_steps import RowView, ShardPage, StepView, is_open, shard_page, step_views
-from dashboard.render import make_tag
+from dashboard.queries.run_side import Armed, ErrorView, TrailEntry, armed, error_rows, errors, trail
+from dashboard.queries.run_steps import (
+    RowView,
+    ShardPage,
+    StepView,
+    first_of_each,
+    is_open,
+    shard_page,
+    shards_of,
+    step_views,
+)
+from dashboard.queries.run_tries import Tries, read_tries
 from dashboard.words import Look
-from orchestrator.core.states import Kind, RunState, StepState
+from orchestrator.core.states import RunState, StepState
 from orchestrator.engine.estimate import Estimate, at_risk, estimate, usual_lengths
 from orchestrator.engine.explain import Where, explain
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import clock, span
-from orchestrator.models import Attempt, AuditRecord, Run, Step
-
-#: A live run is drawn again after this many seconds though no row changed: what stands still becomes late.
-STALE = 10
-#: Compensations listed one by one.
-UNDOS = 30
+from orchestrator.models import Run, Step
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class RunPage:
     run: Run
     facts: Facts
     views: list[StepView]
+    tries: Tries
     where: Where
     estimate: Estimate | None
     show: str
@@ -152,10 +153,11 @@ class RunPage:
         """Attempts of all steps so far."""
         return sum(view.attempts for view in self.views)
 
-    @cached_property
+    @property
     def failed_attempts(self) -> int:
         """Attempts that did not succeed, undos among them."""
-        return Attempt.objects.filter(run=self.run).count()
+        found: int = self.run.failed_attempts  # type: ignore[attr-defined]
+        return found
 
     @cached_property
     def segments(self) -> list[Segment]:
@@ -184,15 +186,10 @@ class RunPage:
 
     too_large = property(lambda self: len(self.views) > MAX_NODES, doc="Whether the graph is left out for its size.")
 
-    @cached_property
+    @property
     def undos(self) -> list[Step]:
         """Compensation rows, in the order in which they run."""
-        rows = Step.objects.filter(run=self.run, kind=Kind.COMPENSATION).select_related("undoes")
-        return list(
-            rows.defer("output", "item", "undoes__output", "undoes__item", "log", "undoes__log").order_by(
-                "ordinal", "id"
-            )[:UNDOS]
-        )
+        return self.facts.undos
 
     @property
     def undos_left_out(self) -> int:
@@ -216,12 +213,12 @@ class RunPage:
     @cached_property
     def errors(self) -> list[ErrorView]:
         """What went wrong, at most one of the steps and one of the undo."""
-        return errors(self.facts)
+        return errors(self.facts, self.tries)
 
     @cached_property
     def trail(self) -> list[TrailEntry]:
         """The latest records and failed attempts, newest first."""
-        return trail(self.run)
+        return trail(self.run, self.tries.latest)
 
     @cached_property
     def table(self) -> list[tuple[StepView, list[RowView]]]:
@@ -264,37 +261,28 @@ class RunPage:
         return sum(not view.begun for view in self.views)
 
 
-def find_run(run_id: uuid.UUID) -> Run | None:
-    """The run with what its head names."""
-    return Run.objects.select_related("parent_step", "parent_run").filter(pk=run_id).first()
-
-
-def run_tag(run: Run, *scope: object) -> str:
-    """A tag that changes when anything of the run does. ``scope`` is what else the answer depends on."""
-    now = timezone.now()
-    newest = [Max("started_at"), Max("finished_at"), Max("ready_at"), Sum("progress")]
-    rows = Step.objects.filter(run=run).aggregate(*newest, waiting=Count("id", filter=Q(state="waiting")))
-    record = AuditRecord.objects.filter(run=run).aggregate(last=Max("id"))
-    age = int(now.timestamp()) // STALE if run.finished_at is None else 0
-    return make_tag(run.updated_at, run.state, sorted(rows.items()), record, age, *scope)
-
-
 def run_page(
     run: Run, *, show: str = "", panel: str = "", shards: str = "", state: str = "", after: int = -1
 ) -> RunPage:
     """Reads the page. ``show``: "", all, open, failed; ``panel``: the step opened; ``shards``: a fan-out to list."""
-    facts = Facts(run)
-    views = step_views(facts, usual_lengths(run.workflow, run.version))
+    facts, shown = Facts(run), first_of_each(run)
+    facts.see(shown)
+    listed = shards_of(facts, shards, state, after) if shards else None
+    tried = bool(run.failed_attempts)  # type: ignore[attr-defined]
+    tries = read_tries(run, [*shown, *(listed or []), *error_rows(facts)]) if tried else Tries(none=True)
+    here = facts.steps[run.current_step].ready if run.current_step in facts.plan.by_id else None
     page = RunPage(
         run=run,
         facts=facts,
-        views=views,
+        views=step_views(facts, usual_lengths(run.workflow, run.version), shown, tries),
+        tries=tries,
         where=explain(facts),
-        estimate=estimate(run, facts.now),
+        estimate=estimate(run, facts.now, here),
         show=show,
         panel=panel,
-        shards=shard_page(facts, shards, state, after) if shards else None,
+        shards=None if listed is None else shard_page(facts, shards, state, listed, tries),
     )
-    children = Run.objects.filter(parent_run=run).select_related("parent_step").defer("input", "output")
-    page.children = list(children.order_by("id")[:20])
+    if run.has_children:  # type: ignore[attr-defined]
+        children = Run.objects.filter(parent_run=run).select_related("parent_step").defer("input", "output")
+        page.children = list(children.order_by("id")[:20])
     return page

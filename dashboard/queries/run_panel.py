@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboard.queries.run_steps import RowView, StepView, attempts_of
+from dashboard.queries.run_steps import RowView, StepView
+from dashboard.queries.run_tries import Tries
 from orchestrator.core.actor import Actor, allows
 from orchestrator.core.mask import mask, mask_error, mask_text
 from orchestrator.core.states import Kind, StepState, WaitingFor
@@ -79,7 +81,7 @@ def preview(value: Any, ref: str | None = None) -> Preview:
     return Preview(text[:PREVIEW], len(text))
 
 
-def panel(facts: Facts, views: list[StepView], step: str, shard: str, actor: Actor) -> Panel | None:
+def panel(facts: Facts, views: list[StepView], step: str, shard: str, actor: Actor, known: Tries) -> Panel | None:
     """The step opened; of a fan-out the shard asked for, else the first that is shown. None: no such step.
 
     What ``actor`` may decide about it is offered; the engine checks again.
@@ -87,17 +89,15 @@ def panel(facts: Facts, views: list[StepView], step: str, shard: str, actor: Act
     view = next((v for v in views if v.id == step), None)
     if view is None:
         return None
-    rows = Step.objects.filter(run=facts.run, step=step, kind=Kind.STEP)
-    row = rows.filter(shard=shard).first() if shard or not view.rows else None
-    if row is None and view.rows:
-        row = rows.filter(pk=view.rows[0].row.pk).first()
+    row, outputs = _read(facts, view, shard)
+    inputs = _inputs(facts, view, row, outputs)
     if row is None:
-        return Panel(view, None, inputs=_inputs(facts, view, None))
-    tries = attempts_of([row])[row.pk]
+        return Panel(view, None, inputs=inputs)
+    tries = known.of(row)
     return Panel(
         view,
         RowView(row, tries, facts.now),
-        inputs=_inputs(facts, view, row),
+        inputs=inputs,
         output=preview(row.output, row.output_ref) if row.state == StepState.DONE else None,
         tries=[_try(a) for a in reversed(tries[-10:])],
         note=mask_text(row.note) if row.note else "",
@@ -116,25 +116,37 @@ def _try(attempt: Any) -> Try:
     return Try(attempt.attempt, attempt.cause, mask_error(attempt.error), text, attempt)
 
 
-def _inputs(facts: Facts, view: StepView, row: Step | None) -> list[tuple[str, Preview]]:
+def _read(facts: Facts, view: StepView, shard: str) -> tuple[Step | None, dict[str, list[Step]]]:
+    """The row asked for, else the first that is shown; and the outputs of the steps before. One query."""
+    rows = Step.objects.filter(run=facts.run, kind=Kind.STEP)
+    before = list(view.node.spec.after)
+    wanted = rows.filter(step=view.id, shard=shard) if shard or not view.rows else rows.none()
+    first = rows.filter(pk=view.rows[0].row.pk) if view.rows else rows.none()
+    made = rows.filter(step__in=before, state=StepState.DONE).order_by("step", "ordinal")[: OUTPUTS * len(before)]
+    found = list(wanted[:1].union(first[:1], *([made] if before else []), all=True))
+    own = [row for row in found if row.step == view.id]
+    outputs: dict[str, list[Step]] = defaultdict(list)
+    for row in found:
+        if row.step != view.id:
+            outputs[row.step].append(row)
+    return (own[0] if own else None), outputs
+
+
+def _inputs(
+    facts: Facts, view: StepView, row: Step | None, outputs: dict[str, list[Step]]
+) -> list[tuple[str, Preview]]:
     """The item of the shard, the outputs of the steps before, the input of the run."""
     found = []
     if row is not None and row.item is not None and view.node.is_fan_out:
         found.append(("item", preview(row.item)))
-    before = list(view.node.spec.after)
-    if before:
-        outputs: dict[str, list[Step]] = {}
-        rows = Step.objects.filter(run=facts.run, step__in=before, kind=Kind.STEP, state=StepState.DONE)
-        for made in rows.order_by("step", "ordinal")[: OUTPUTS * len(before)]:
-            outputs.setdefault(made.step, []).append(made)
-        for step in before:
-            rows_of = outputs.get(step, [])
-            if len(rows_of) == 1 and not rows_of[0].shard:
-                found.append((f"output of {step}", preview(rows_of[0].output, rows_of[0].output_ref)))
-            elif rows_of:
-                value = {r.shard: {"artifact": r.output_ref} if r.output_ref else r.output for r in rows_of[:OUTPUTS]}
-                total = facts.steps[step].states[StepState.DONE]
-                more = f", {len(value)} of {total:,} shards" if total > len(value) else ""
-                found.append((f"output of {step}{more}", preview(value)))
+    for step in view.node.spec.after:
+        made = outputs.get(step, [])
+        if len(made) == 1 and not made[0].shard:
+            found.append((f"output of {step}", preview(made[0].output, made[0].output_ref)))
+        elif made:
+            value = {r.shard: {"artifact": r.output_ref} if r.output_ref else r.output for r in made[:OUTPUTS]}
+            total = facts.steps[step].states[StepState.DONE]
+            more = f", {len(value)} of {total:,} shards" if total > len(value) else ""
+            found.append((f"output of {step}{more}", preview(value)))
     found.append(("input of the run", preview(facts.run.input)))
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dashboard import words
 from dashboard.queries.run_steps import StepView
+from dashboard.queries.run_tries import Tries
 from dashboard.words import Look
 from orchestrator.core.fingerprint import fingerprint
 from orchestrator.core.mask import mask, mask_text
@@ -68,17 +70,28 @@ class ErrorView:
         return self.traceback or f"{self.kind}: {self.message}"
 
 
-def errors(facts: Facts) -> list[ErrorView]:
-    """The error that holds the run up or ended it, then the first undo that failed for good."""
+def error_rows(facts: Facts) -> list[Step]:
+    """Rows whose errors are shown: what holds the run up or ended it, then the first undo that failed for good."""
     at_fault = _at_fault(facts)
     rows = [at_fault] if at_fault is not None else []
-    rows += [row for row in facts.failed_undo[:1] if row.error]
-    if not rows:
-        return []
-    by_row: dict[int, list[Attempt]] = {}
-    for attempt in Attempt.objects.filter(step_row__in=[row.pk for row in rows]).order_by("-attempt")[:20]:
-        by_row.setdefault(attempt.step_row_id, []).append(attempt)
-    return [_error(facts, row, by_row.get(row.pk, [])) for row in rows]
+    return rows + [row for row in facts.failed_undo[:1] if row.error]
+
+
+def errors(facts: Facts, tries: Tries) -> list[ErrorView]:
+    """The errors of :func:`error_rows`. One query, where there are any."""
+    found = [_error(facts, row, tries.of(row)[::-1][:20]) for row in error_rows(facts)]
+    if found:
+        parts = [_alike(facts.run, error.fingerprint) for error in found]
+        alike = Counter(parts[0].union(*parts[1:], all=True))
+        for error in found:
+            error.similar = alike[error.fingerprint]
+    return found
+
+
+def _alike(run: Run, sign: str) -> Any:
+    """The sign once for each failure of other runs that has it, :data:`SIMILAR` and one more at most."""
+    others = DeadLetter.objects.filter(fingerprint=sign, state="open").exclude(run=run)
+    return others.values_list("fingerprint", flat=True)[: SIMILAR + 1]
 
 
 def _at_fault(facts: Facts) -> Step | None:
@@ -104,7 +117,6 @@ def _error(facts: Facts, row: Step, tries: list[Attempt]) -> ErrorView:
     else:
         why = f"{label_of(row)} {did} for good after {number(row.attempt, 'attempt')}."
     sign = fingerprint(facts.run.workflow, row.step, cause, kind, str(error.get("message") or ""))
-    alike = DeadLetter.objects.filter(fingerprint=sign, state="open").exclude(run=facts.run)
     return ErrorView(
         row=row,
         title=f"{label_of(row)}, attempt {row.attempt} of {row.max_attempts}",
@@ -115,7 +127,6 @@ def _error(facts: Facts, row: Step, tries: list[Attempt]) -> ErrorView:
         cut=len(message) > MESSAGE,
         traceback=mask_text(str(error.get("traceback") or ""))[:TRACEBACK],
         lines=[_attempt_line(a, facts.now) for a in tries[:6]],
-        similar=alike[: SIMILAR + 1].count(),
         fingerprint=sign,
     )
 
@@ -138,13 +149,11 @@ class TrailEntry:
     person: bool
 
 
-def trail(run: Run) -> list[TrailEntry]:
-    """The latest audit records and failed attempts, newest first; the submission closes the list. Two queries."""
+def trail(run: Run, tries: list[Attempt]) -> list[TrailEntry]:
+    """The latest audit records and of the ``tries``, newest first; the submission closes the list. One query."""
     records = AuditRecord.objects.filter(run=run).order_by("-id")[: TRAIL + 1]
-    tries = Attempt.objects.filter(run=run).select_related("step_row").order_by("-id")
-    tries = tries.defer("error", "step_row__output", "step_row__item", "step_row__log")[: TRAIL // 2 + 1]
     # Where many shards fail, their attempts would crowd out what people did.
-    shown = list(tries) if len(tries) <= TRAIL // 2 else list(tries)[:3]
+    shown = tries if len(tries) <= TRAIL // 2 else tries[:3]
     entries = [_record(record) for record in records] + [_attempt(attempt) for attempt in shown]
     if len(records) <= TRAIL and not any(record.action == "submit" for record in records):
         by = f" by {run.submitted_by}" if run.submitted_by else ""

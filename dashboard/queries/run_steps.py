@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from django.db.models import Case, Count, F, Max, Min, Q, QuerySet, Sum, Value, When, Window
+from django.db.models import Case, F, Q, Value, When, Window
 from django.db.models.functions import RowNumber
 
 from dashboard import words
+from dashboard.queries.run_tries import Tries
 from dashboard.words import Look
 from orchestrator.core.states import Cause, Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
 from orchestrator.engine.explain_facts import Facts, Tally
@@ -21,8 +21,6 @@ from orchestrator.models import Attempt, Run, Step
 SHOWN = 8
 #: Shards on one page of all of them.
 PAGE = 100
-#: Failed attempts that are read for the drawings.
-ATTEMPTS = 600
 FAILED = (StepState.FAILED, StepState.REJECTED)
 #: What wants attention first.
 RANK = Case(
@@ -131,59 +129,29 @@ def row_look(row: Step, undo_failed: bool = False) -> Look:
     return words.look(row.state, "step", row.waiting_for)
 
 
-def step_views(facts: Facts, usual: dict[str, float]) -> list[StepView]:
-    """Every step of the definition in its order, with the rows that are shown. Three queries."""
-    rows = Step.objects.filter(run=facts.run, kind=Kind.STEP).order_by()
-    sums: dict[str, dict[str, Any]] = {
-        s["step"]: dict(s)
-        for s in rows.values("step").annotate(
-            start=Min("first_started_at"),
-            end=Max("finished_at"),
-            ready=Min("created_at"),
-            tries=Sum("attempt"),
-            undone=Count("undone_at"),
-            undone_at=Max("undone_at"),
-        )
-    }
-    shown = _with_attempts(facts, _first_of_each(facts.run))
+def step_views(facts: Facts, usual: dict[str, float], shown: list[Step], tries: Tries) -> list[StepView]:
+    """Every step of the definition in its order, with the rows that are ``shown``."""
+    rows: dict[str, list[RowView]] = defaultdict(list)
+    for row in shown:
+        rows[row.step].append(RowView(row, tries.of(row), facts.now, row.pk in facts.not_undone))
     views = []
     letters = facts.run.node_states.ljust(len(facts.plan.nodes), NodeState.PENDING)
     for node, letter in zip(facts.plan.nodes, letters, strict=False):
-        own: dict[str, Any] = sums.get(node.id, {})
-        view = StepView(node, facts.steps[node.id], letter, _step_look(facts, node, letter, own.get("undone", 0)))
-        view.rows = shown.get(node.id, [])
+        tally = facts.steps[node.id]
+        view = StepView(node, tally, letter, _step_look(facts, node, letter, tally.undone))
+        view.rows = rows.get(node.id, [])
         view.planned = usual.get(node.id)
-        if own:
-            view.start, view.end, view.ready = own["start"], own["end"], own["ready"]
-            view.attempts, view.undone, view.undone_at = own["tries"], own["undone"], own["undone_at"]
+        view.start, view.end, view.ready = tally.start, tally.end, tally.ready
+        view.attempts, view.undone, view.undone_at = tally.attempts, tally.undone, tally.undone_at
         views.append(view)
     return views
 
 
-def _first_of_each(run: Run) -> QuerySet[Step]:
+def first_of_each(run: Run) -> list[Step]:
     """Of each step the rows that want attention most, at most :data:`SHOWN`."""
     place = Window(RowNumber(), partition_by=F("step"), order_by=[RANK.asc(), F("ordinal").asc(), F("id").asc()])
     rows = Step.objects.filter(run=run, kind=Kind.STEP).annotate(place=place).filter(place__lte=SHOWN)
-    return rows.defer("output", "item", "log").order_by("ordinal", "id")
-
-
-def _with_attempts(facts: Facts, rows: QuerySet[Step]) -> dict[str, list[RowView]]:
-    found = list(rows)
-    tries = attempts_of(found)
-    views: dict[str, list[RowView]] = defaultdict(list)
-    for row in found:
-        views[row.step].append(RowView(row, tries[row.pk], facts.now, row.pk in facts.not_undone))
-    return views
-
-
-def attempts_of(rows: list[Step]) -> dict[int, list[Attempt]]:
-    """The failed attempts of these rows, oldest first, without tracebacks kept elsewhere. One query."""
-    tries: dict[int, list[Attempt]] = defaultdict(list)
-    if rows:
-        wanted = [row.pk for row in rows if row.attempt]
-        for attempt in Attempt.objects.filter(step_row__in=wanted).order_by("-id")[:ATTEMPTS][::-1]:
-            tries[attempt.step_row_id].append(attempt)
-    return tries
+    return list(rows.defer("output", "item", "log").order_by("ordinal", "id"))
 
 
 def _step_look(facts: Facts, node: Node, letter: str, undone: int) -> Look:
@@ -225,11 +193,11 @@ class ShardPage:
     total: int
 
 
-def shard_page(facts: Facts, step: str, wanted: str, after: int) -> ShardPage | None:
-    """Shards of ``step`` behind ordinal ``after``, narrowed to one of :data:`SHARD_FILTERS`; None: no such fan-out."""
+def shards_of(facts: Facts, step: str, wanted: str, after: int) -> list[Step] | None:
+    """Rows of a fan-out behind ordinal ``after``, one more than a page holds, narrowed to one of
+    :data:`SHARD_FILTERS`; None: no such fan-out."""
     if step not in facts.plan.by_id or not facts.plan.by_id[step].is_fan_out:
         return None
-    tally = facts.steps[step]
     rows = Step.objects.filter(run=facts.run, step=step, kind=Kind.STEP, ordinal__gt=after)
     match wanted:
         case "retry":
@@ -242,9 +210,13 @@ def shard_page(facts: Facts, step: str, wanted: str, after: int) -> ShardPage | 
             pass
         case _:
             rows = rows.filter(state=wanted)
-    found = list(rows.defer("output", "item", "log").order_by("ordinal")[: PAGE + 1])
-    tries = attempts_of(found[:PAGE])
-    views = [RowView(row, tries[row.pk], facts.now, row.pk in facts.not_undone) for row in found[:PAGE]]
+    return list(rows.defer("output", "item", "log").order_by("ordinal")[: PAGE + 1])
+
+
+def shard_page(facts: Facts, step: str, wanted: str, found: list[Step], tries: Tries) -> ShardPage:
+    """The page that :func:`shards_of` read."""
+    tally = facts.steps[step]
+    views = [RowView(row, tries.of(row), facts.now, row.pk in facts.not_undone) for row in found[:PAGE]]
     following = found[PAGE - 1].ordinal if len(found) > PAGE else None
     return ShardPage(step, wanted, _counts(tally), views, following, tally.total)
 

@@ -10,8 +10,9 @@ from django.views.decorators.http import require_safe
 from dashboard import export as files
 from dashboard.access import actor_of, require_role
 from dashboard.queries import artifacts, run_history
-from dashboard.queries.run import find_run, run_page, run_tag
+from dashboard.queries.run import run_page
 from dashboard.queries.run_actions import actions
+from dashboard.queries.run_find import find_run, find_with_signs, run_tag
 from dashboard.queries.run_panel import panel
 from dashboard.queries.run_steps import SHARD_FILTERS
 from dashboard.render import live_page, not_modified
@@ -23,7 +24,7 @@ SHOW = ("all", "open", "failed")
 @require_role("viewer")
 def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """One run. ``?show=`` narrows the table, ``?step=&shard=`` opens a step, ``?shards=&state=&after=`` its shards."""
-    found = find_run(run_id)
+    found = find_with_signs(run_id)
     if found is None:
         raise Http404(f"There is no run {run_id}. It may have been deleted after its retention.")
     actor = actor_of(request)
@@ -42,7 +43,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     context = {
         "page": page,
         "run": found,
-        "panel": panel(page.facts, page.views, get["step"], get["shard"], actor) if get["step"] else None,
+        "panel": panel(page.facts, page.views, get["step"], get["shard"], actor, page.tries) if get["step"] else None,
         "panel_missing": get["step"],
         "actions": actions(
             found,

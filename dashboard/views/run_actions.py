@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from dashboard.access import actor_of, require_role
-from dashboard.queries.run import find_run
+from dashboard.queries.run_find import find_run
 from dashboard.render import FRAGMENT, PAGE, is_fragment
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid, NotAllowed, NotFound, SwitchyardError
