@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
+from django.core.cache import cache
 from django.db import connection
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from dashboard.access import role_of
+from dashboard.keeping import KEPT, MANY, once
+from orchestrator.engine.pauses import AS_JSON as PAUSES_AS_JSON
+from orchestrator.engine.pauses import Paused, from_json
 
 #: Counts stop here: more are shown as "10,000+", so that no page counts millions of rows.
 BOUND = 10_000
 
 _COUNTS = f"""
-SELECT
   (SELECT count(*) FROM (SELECT 1 FROM workflow_runs
     WHERE NOT (state IN ('cancelled', 'done', 'failed')) LIMIT {BOUND + 1}) live),
   (SELECT count(*) FROM (SELECT 1 FROM workflow_runs
@@ -25,6 +29,23 @@ SELECT
     WHERE state = 'waiting' AND waiting_for = 'approval' LIMIT {BOUND + 1}) asked),
   (SELECT count(*) FROM (SELECT 1 FROM workflow_bulk_operations WHERE state = 'running' LIMIT {BOUND + 1}) bulk)
 """
+_COUNTED = ("live", "overdue", "dead", "asked", "bulk")
+# Never kept: a pause, a dispatcher that has gone and what somebody did are told at once.
+_FRESH = f"""{PAUSES_AS_JSON}, (SELECT beat_at FROM workflow_beats WHERE name = 'dispatcher'),
+  (SELECT max(id) FROM workflow_audit WHERE actor <> 'engine' AND action <> 'submit')"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What every page says: bounded counts by their names, the pauses in force, the dispatcher's last beat.
+
+    ``last_act``: number of the last record of what a person did.
+    """
+
+    counts: dict[str, int]
+    pauses: list[Paused]
+    beat_at: datetime | None
+    last_act: int | None
 
 
 @dataclass(frozen=True)
@@ -84,8 +105,8 @@ _ENTRIES = [
 
 
 def shell(request: HttpRequest) -> Shell:
-    """Navigation, role and theme for this request. One query."""
-    counts = _counts()
+    """Navigation, role and theme for this request. One query at most."""
+    counts = frame().counts
     groups = []
     for entries in _ENTRIES:
         group = []
@@ -118,8 +139,18 @@ def _url(name: str) -> str:
         return ""
 
 
-def _counts() -> dict[str, int]:
+def frame() -> Frame:
+    """How things stand, for the frame and for pages that say the same. One query; large counts are kept."""
+    return once("frame", _read)
+
+
+def _read() -> Frame:
+    counts: dict[str, int] | None = cache.get("dashboard:frame")
     with connection.cursor() as cursor:
-        cursor.execute(_COUNTS)
-        live, overdue, dead, asked, bulk = cursor.fetchone()
-    return {"live": live, "overdue": overdue, "dead": dead, "asked": asked, "bulk": bulk}
+        cursor.execute(f"SELECT {_FRESH}" if counts else f"SELECT {_FRESH}, {_COUNTS}")
+        held, beat_at, last_act, *found = cursor.fetchone()
+    if not counts:
+        counts = dict(zip(_COUNTED, found, strict=True))
+        if max(found) >= MANY:
+            cache.set("dashboard:frame", counts, KEPT)
+    return Frame(counts, from_json(held), beat_at, last_act)

@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.zone.ReadersZone",
+    "dashboard.keeping.OncePerRequest",
     "dashboard.patience.Patience",
 ]
 ROOT_URLCONF = "orchestrator.urls"

@@ -22,7 +22,7 @@ from orchestrator.engine.operate_steps import may_answer
 from orchestrator.engine.reading import plan
 from orchestrator.models import Run, Step
 
-PAGE = 20
+PAGE = 12
 #: Values of one input or output that are shown at a glance, and characters of each.
 VALUES, LENGTH = 8, 80
 #: Characters of JSON up to which a value is read for that.

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 from django.db import connection
 
-from dashboard.nav import BOUND
+from dashboard.keeping import kept_if_many
+from dashboard.nav import BOUND, frame
 from orchestrator.core.errors import Invalid
 from orchestrator.engine import find_dead_letters
 from orchestrator.engine.explain_words import error_text
@@ -78,7 +79,13 @@ class Group:
 
 
 def groups(limit: int = 100) -> tuple[list[Group], int]:
-    """Open dead letters by fingerprint, most first, and how many there are in all (bounded). One query."""
+    """Open dead letters by fingerprint, most first, and how many there are in all (bounded). One query; many are
+    kept for a few seconds, until somebody does something.
+    """
+    return kept_if_many(f"dashboard:groups:{limit}:{frame().last_act}", lambda: _groups(limit), lambda found: found[1])
+
+
+def _groups(limit: int) -> tuple[list[Group], int]:
     with connection.cursor() as cursor:
         cursor.execute(_GROUPS, [limit])
         rows = cursor.fetchall()

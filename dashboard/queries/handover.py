@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
+from django.db.models import Value
 
-from dashboard.nav import BOUND
+from dashboard.nav import BOUND, frame
 from dashboard.queries.audit import Entry, entries_of
 from dashboard.queries.incidents import Gathered, incidents
 from dashboard.queries.overdue import MISSED
@@ -20,21 +22,27 @@ from orchestrator.core.metric_names import RUN_DURATION_BUCKET
 from orchestrator.core.states import RunState, Undo
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.explain_words import listed, number
-from orchestrator.models import AuditRecord, BulkOperation, Pause, Run, Schedule, Topic
+from orchestrator.models import AuditRecord, BulkOperation, Run, Schedule, Topic
 
 #: Hours to look back.
 PERIODS = (4, 8, 12, 24)
-#: Records of people that are read, and rows of a list.
-MOST, LIST = 500, 20
+#: Records of people that are read, rows of a list, and runs of one kind.
+MOST, LIST, RUNS = 500, 20, 10
 
-_FAILED = """
-SELECT labels->>'workflow', sum(value)::int FROM workflow_rollup_hours
-WHERE hour >= %s AND metric = %s AND labels->>'state' = 'failed' GROUP BY 1 ORDER BY 2 DESC, 1
-"""
-_COUNTS = f"""
-SELECT (SELECT count(*) FROM (SELECT 1 FROM workflow_runs WHERE {MISSED} AND finished_at > %s LIMIT {BOUND + 1}) x),
-       (SELECT count(*) FROM (SELECT 1 FROM workflow_runs
-         WHERE state = 'running' AND deadline_at < now() LIMIT {BOUND + 1}) y)
+# Of whole hours: the one in which the time began counts. People's acts: from the end of a small index.
+_SUMS = f"""
+SELECT
+  (SELECT json_agg(f ORDER BY f.n DESC, f.workflow) FROM (
+     SELECT labels->>'workflow' AS workflow, sum(value)::int AS n FROM workflow_rollup_hours
+     WHERE hour >= date_trunc('hour', %(since)s, 'UTC') AND metric = %(metric)s AND labels->>'state' = 'failed'
+     GROUP BY 1) f),
+  (SELECT count(*) FROM (
+     SELECT 1 FROM workflow_runs WHERE {MISSED} AND finished_at > %(since)s LIMIT {BOUND + 1}) x),
+  (SELECT json_agg(a ORDER BY a.last DESC) FROM (
+     SELECT actor, (array_agg(role ORDER BY id DESC))[1] AS role, action, count(*) AS n, max(id) AS last FROM (
+       SELECT id, actor, role, action, at FROM workflow_audit WHERE actor <> 'engine' AND action <> 'submit'
+       ORDER BY id DESC LIMIT {MOST}) newest
+     WHERE at > %(since)s GROUP BY actor, action) a)
 """
 
 
@@ -97,34 +105,38 @@ def handover(given: str = "") -> Handover:
     hours = int(given) if given in {str(one) for one in PERIODS} else 8
     now = record_now()
     since = now - timedelta(hours=hours)
-    with connection.cursor() as cursor:
-        # Whole hours: the one in which the time began counts.
-        cursor.execute(_FAILED, [since.replace(minute=0, second=0, microsecond=0), RUN_DURATION_BUCKET])
-        failed = cursor.fetchall()
-        cursor.execute(_COUNTS, [since])
-        missed, overdue = cursor.fetchone()
+    failed, missed, acts = _sums(since)
     gathered, _, _ = incidents()
     broke = [one for one in gathered if one.last_at > since]
-    records = _people(since)
+    records = _records(since)
     return Handover(
-        hours, since, failed, missed, overdue, broke[:LIST], sum(one.count for one in broke), _acts(records),
-        entries_of(records[:LIST]), len(records) > LIST, _held(now), _runs(),
+        hours, since, failed, missed, frame().counts["overdue"], broke[:LIST], sum(one.count for one in broke),
+        _people(acts), entries_of(records[:LIST]), len(records) > LIST, _held(), _runs(),
     )  # fmt: skip
 
 
-def _people(since: datetime) -> list[AuditRecord]:
-    """What people did but submit, the newest first: from the end of a small index."""
+def _sums(since: datetime) -> tuple[list[tuple[str, int]], int, list[dict[str, Any]]]:
+    """Runs that failed by workflow, how many ended late, and what people did but submit, the newest act first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, {"since": since, "metric": RUN_DURATION_BUCKET})
+        row = cursor.fetchone()
+    failed, acts = (json.loads(value) if isinstance(value, str) else value or [] for value in (row[0], row[2]))
+    return [(one["workflow"], one["n"]) for one in failed], row[1], acts
+
+
+def _records(since: datetime) -> list[AuditRecord]:
+    """The newest of what people did but submit, one more than is shown."""
     rows = AuditRecord.objects.exclude(actor="engine").exclude(action="submit").select_related("run").order_by("-id")
-    found = rows.defer("run__input", "run__output", "run__error")[:MOST]
+    found = rows.defer("run__input", "run__output", "run__error")[: LIST + 1]
     return [row for row in found if row.at > since]
 
 
-def _acts(records: list[AuditRecord]) -> list[Person]:
+def _people(acts: list[dict[str, Any]]) -> list[Person]:
     did: dict[str, Counter[str]] = {}
     roles: dict[str, str] = {}
-    for row in records:
-        did.setdefault(row.actor, Counter())[row.action.replace("_", " ")] += 1
-        roles.setdefault(row.actor, row.role)
+    for act in acts:
+        did.setdefault(act["actor"], Counter())[act["action"].replace("_", " ")] += act["n"]
+        roles.setdefault(act["actor"], act["role"])
     people = [
         Person(
             name, roles[name], counts.total(), listed([f"{count} × {word}" for word, count in counts.most_common()], 5)
@@ -134,22 +146,28 @@ def _acts(records: list[AuditRecord]) -> list[Person]:
     return sorted(people, key=lambda person: (-person.count, person.name))
 
 
-def _held(now: datetime) -> list[Held]:
+def _held() -> list[Held]:
     found = [
         Held(
             f"{pause.kind.capitalize()} {pause.name} is paused",
             "/queues/" if pause.kind == "queue" else f"/workflows/{pause.name}/",
-            f"by {pause.actor}: {mask_text(pause.reason)}",
+            f"by {pause.actor}: {pause.reason}",
             pause.until,
         )
-        for pause in Pause.objects.filter(until__gt=now).order_by("until")[:LIST]
+        for pause in frame().pauses[:LIST]
     ]
-    for schedule in Schedule.objects.filter(paused=True)[:LIST]:
-        why = f"by {schedule.paused_by}: {mask_text(schedule.paused_reason)}"
-        found.append(Held(f"The schedule of {schedule.workflow} is paused", "/schedules/", why))
-    for topic in Topic.objects.filter(limit=0)[:LIST]:
-        who = f"set by {topic.set_by}" if topic.set_by else "as its definition has it"
-        found.append(Held(f"Topic {topic.name} is closed: its limit is 0", "/queues/", who))
+    schedules = Schedule.objects.filter(paused=True).annotate(what=Value("schedule"))
+    topics = Topic.objects.filter(limit=0).annotate(what=Value("topic"), why=Value(""))
+    shut = schedules.values_list("what", "workflow", "paused_by", "paused_reason")[:LIST].union(
+        topics.values_list("what", "name", "set_by", "why")[:LIST], all=True
+    )
+    for what, name, actor, reason in shut:
+        if what == "schedule":
+            why = f"by {actor}: {mask_text(reason)}"
+            found.append(Held(f"The schedule of {name} is paused", "/schedules/", why))
+        else:
+            who = f"set by {actor}" if actor else "as its definition has it"
+            found.append(Held(f"Topic {name} is closed: its limit is 0", "/queues/", who))
     for bulk in BulkOperation.objects.filter(state__in=(BulkState.PAUSED, BulkState.RUNNING))[:LIST]:
         state = "paused" if bulk.state == BulkState.PAUSED else "under way"
         left = bulk.total - bulk.done - bulk.skipped - bulk.failed
@@ -164,5 +182,8 @@ def _runs() -> list[RunRow]:
     held = light.filter(
         state=RunState.COMPENSATING, stop__isnull=False, compensation=Undo.PENDING, hold_until__isnull=False
     )
-    found = list(held.order_by("hold_until")[:LIST])
-    return rows_of(found + list(light.filter(compensation=Undo.PARTIAL).order_by("-id")[:LIST]))
+    partial = light.filter(compensation=Undo.PARTIAL)
+    found = held.order_by("hold_until")[:RUNS].union(partial.order_by("-id")[:RUNS], all=True)
+    first = [run for run in found if run.compensation == Undo.PENDING]
+    last = sorted((run for run in found if run.compensation == Undo.PARTIAL), key=lambda run: run.pk, reverse=True)
+    return rows_of(sorted(first, key=lambda run: run.hold_until) + last)

@@ -15,7 +15,7 @@ from orchestrator.engine.gates import policy_of
 from orchestrator.engine.reading import plan
 
 #: Locks on the page, and holders and waiters named of each.
-LOCKS, NAMED = 100, 3
+LOCKS, NAMED = 12, 3
 
 # Index: workflow_steps_waiting, workflow_steps_lock, workflow_steps_topic (all of open rows only).
 _WHO = """
@@ -23,18 +23,18 @@ WITH waiting AS (
   SELECT waiting_name AS name, count(*) AS n FROM workflow_steps
   WHERE state = 'waiting' AND waiting_for = 'lock' AND waiting_name IS NOT NULL GROUP BY waiting_name
 ), names AS (
-  (SELECT 'lock' AS kind, x.name, max(x.n) AS n FROM (
+  (SELECT 'lock' AS kind, x.name, max(x.n) AS n, count(*) OVER () AS total FROM (
      SELECT name, n FROM waiting
      UNION ALL SELECT lock_name, 0 FROM workflow_steps WHERE state = 'running' AND lock_name IS NOT NULL
    ) x GROUP BY x.name ORDER BY 3 DESC, 2 LIMIT %(locks)s)
-  UNION ALL SELECT 'topic', name, 0 FROM unnest(%(topics)s::text[]) AS name
+  UNION ALL SELECT 'topic', name, 0, 0 FROM unnest(%(topics)s::text[]) AS name
 )
-SELECT k.kind, k.name, k.n, s.state, s.step, s.shard, s.kind AS row_kind, s.since,
+SELECT k.kind, k.name, k.n, k.total, s.state, s.step, s.shard, s.kind AS row_kind, s.since,
        r.id, r.workflow, r.subject_id, r.definition_id, r.on_lock_conflict
 FROM names k
 LEFT JOIN LATERAL (
   (SELECT id, run_id, state, step, shard, kind, started_at AS since FROM workflow_steps h
-   WHERE h.state = 'running' AND CASE k.kind WHEN 'lock' THEN h.lock_name = k.name ELSE false END LIMIT %(named)s)
+   WHERE h.state = 'running' AND k.kind = 'lock' AND h.lock_name = k.name LIMIT %(named)s)
   UNION ALL
   (SELECT id, run_id, state, step, shard, kind, started_at FROM workflow_steps h
    WHERE h.state = 'running' AND k.kind = 'topic' AND h.topic = k.name ORDER BY started_at LIMIT %(named)s)
@@ -110,10 +110,11 @@ class LockLine:
         return max(self.waiting - len(self.waiters), 0)
 
 
-def topics_and_locks() -> tuple[list[TopicLine], list[LockLine]]:
-    """Topics, those with work waiting first; locks, the most waited for first. Four queries."""
+def topics_and_locks() -> tuple[list[TopicLine], list[LockLine], int]:
+    """Topics, those with work waiting first; locks, the most waited for first, and how many there are. Four queries."""
     lines = {facts["name"]: TopicLine(facts) for facts in engine.topics()}
     locks: dict[str, LockLine] = {}
+    total = 0
     policies: dict[str, set[str]] = defaultdict(set)
     for row in _who(list(lines)):
         who = Who(row["id"], row["workflow"], row["subject_id"], row["step"], row["shard"], row["since"])
@@ -121,6 +122,7 @@ def topics_and_locks() -> tuple[list[TopicLine], list[LockLine]]:
             if row["id"]:
                 lines[row["name"]].holders.append(who)
             continue
+        total = row["total"]
         lock = locks.setdefault(row["name"], LockLine(row["name"], row["n"]))
         if row["id"] is None:
             continue
@@ -134,7 +136,7 @@ def topics_and_locks() -> tuple[list[TopicLine], list[LockLine]]:
         locks[name].policy = " or ".join(sorted(found))
     order = {"full": 0, "paused": 1, "open": 2}
     ranked = sorted(lines.values(), key=lambda t: (-t.facts["waiting"], order[t.mark], t.facts["name"]))
-    return ranked, list(locks.values())
+    return ranked, list(locks.values()), total
 
 
 def _who(topics: list[str]) -> list[dict[str, Any]]:

@@ -11,13 +11,14 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from dashboard.queries.paging import bounded_count
+from dashboard.nav import frame
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.states import RunState
 from orchestrator.engine.estimate import at_risk, estimates
 from orchestrator.models import Run
 
-LIST = 50
+#: Rows of a list, and of one where more were asked for.
+LIST, MORE = 20, 200
 #: Running runs, nearest their deadline first, that are looked at for a risk, and seconds that the answer is kept.
 LOOKED_AT = 100
 KEPT = 15
@@ -25,17 +26,18 @@ MISSED_FOR = timedelta(hours=24)
 
 #: Ended after the deadline: the predicate of the index ``workflow_runs_missed``, word for word.
 MISSED = "state IN ('cancelled', 'done', 'failed') AND (deadline_missed_at IS NOT NULL OR finished_at > deadline_at)"
-_MISSED = f"SELECT id FROM workflow_runs WHERE {MISSED} AND finished_at > %s ORDER BY finished_at DESC LIMIT {LIST}"
+_MISSED = f"SELECT id FROM workflow_runs WHERE {MISSED} AND finished_at > %s ORDER BY finished_at DESC LIMIT %s"
 
 
 @dataclass(frozen=True)
 class Overdue:
-    """Three lists; counts are bounded."""
+    """Three lists; counts are bounded. ``cut``: one of them may go on."""
 
     late: list[RunRow]
-    late_count: int | None
+    late_count: int
     risky: list[RunRow]
     missed: list[RunRow]
+    cut: bool
 
 
 def risky_runs() -> list[tuple[Any, Any]]:
@@ -50,22 +52,25 @@ def risky_runs() -> list[tuple[Any, Any]]:
     return known
 
 
-def page() -> Overdue:
-    """The page of what is late."""
+def page(more: bool = False) -> Overdue:
+    """The page of what is late; with ``more`` long lists."""
+    most = MORE if more else LIST
     light = Run.objects.defer("input", "output")
     late = light.filter(state=RunState.RUNNING, deadline_at__lt=Now()).order_by("deadline_at")
     risky = [run_id for run_id, _ in risky_runs()]
-    ended_late = list(light.filter(pk__in=_missed()).order_by("-finished_at"))
-    return Overdue(
-        rows_of(list(late[:LIST])),
-        bounded_count(late),
-        rows_of(list(light.filter(pk__in=risky[:LIST]).order_by("deadline_at")), at_risk=risky),
-        rows_of(ended_late),
-    )
+    lists = [
+        list(late[:most]),
+        list(light.filter(pk__in=risky[:most]).order_by("deadline_at")) if risky else [],
+        list(light.filter(pk__in=_missed(most)).order_by("-finished_at")),
+    ]
+    cut = not more and any(len(runs) >= most for runs in lists)
+    rows = iter(rows_of([run for runs in lists for run in runs], at_risk=risky))
+    first, second, third = ([next(rows) for _ in runs] for runs in lists)
+    return Overdue(first, max(frame().counts["overdue"], len(first)), second, third, cut)
 
 
-def _missed() -> list[Any]:
+def _missed(most: int) -> list[Any]:
     """Ids of runs that missed their deadline and ended lately, the latest first."""
     with connection.cursor() as cursor:
-        cursor.execute(_MISSED, [timezone.now() - MISSED_FOR])
+        cursor.execute(_MISSED, [timezone.now() - MISSED_FOR, most])
         return [row[0] for row in cursor.fetchall()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,14 +12,15 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from dashboard.nav import BOUND
+from dashboard.keeping import kept_if_many
+from dashboard.nav import BOUND, frame
 from dashboard.queries.charts import Failed, failed
 from dashboard.queries.dead_letters import Group, groups
 from dashboard.queries.overdue import MISSED, risky_runs
 from dashboard.queries.queues import Queue, Worker, queues, workers
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.states import RunState
-from orchestrator.models import Beat, Run
+from orchestrator.models import Run
 
 LIST = 8
 
@@ -35,7 +37,6 @@ _HELD = (
 _COUNTS = f"""
 SELECT
   {_bounded("workflow_runs", "state = 'running'")} AS running,
-  {_bounded("workflow_runs", "state = 'running' AND deadline_at < now()")} AS overdue,
   (SELECT min(deadline_at) FROM workflow_runs WHERE state = 'running' AND deadline_at < now()) AS worst,
   {_bounded("workflow_runs", "state = 'compensating'")} AS compensating,
   (SELECT min(stopped_at) FROM workflow_runs
@@ -47,13 +48,10 @@ SELECT
   {_bounded("workflow_runs", f"{MISSED} AND finished_at > now() - interval '24 hours'")} AS missed,
   {_bounded("workflow_steps", "state = 'queued'")} AS queued,
   (SELECT finished_at FROM workflow_runs WHERE state IN ('cancelled', 'done', 'failed')
-    ORDER BY finished_at DESC LIMIT 1) AS last_end
-"""
-
-_WAITS = f"""
-SELECT waiting_for, count(*), min(ready_at) FROM (
-  SELECT waiting_for, ready_at FROM workflow_steps WHERE state = 'waiting' LIMIT {BOUND + 1}) x
-GROUP BY waiting_for
+    ORDER BY finished_at DESC LIMIT 1) AS last_end,
+  (SELECT min(ready_at) FROM workflow_steps WHERE state = 'waiting' AND waiting_for = 'retry') AS next_try,
+  (SELECT json_object_agg(waiting_for, n) FROM (SELECT waiting_for, count(*) AS n FROM (
+     SELECT waiting_for FROM workflow_steps WHERE state = 'waiting' LIMIT {BOUND + 1}) x GROUP BY 1) w) AS waits
 """
 
 
@@ -89,7 +87,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Overview:
-    """Everything on the page."""
+    """Everything on the page. ``beat_at``: when the dispatcher was seen last."""
 
     counts: Counts
     rows: list[RunRow]
@@ -97,19 +95,19 @@ class Overview:
     dead_total: int
     queues: list[Queue]
     workers: list[Worker]
-    dispatcher: Beat | None
+    beat_at: datetime | None
     failed: Failed
     now: datetime
 
     @property
     def dispatcher_gone(self) -> bool:
         """Whether the dispatcher was seen once and is not seen any more."""
-        return self.dispatcher is not None and self.silent > beat_patience()
+        return self.beat_at is not None and self.silent > beat_patience()
 
     @property
     def dispatcher_missing(self) -> bool:
         """Whether there is work and no dispatcher was ever seen."""
-        return self.dispatcher is None and bool(self.counts.running or self.counts.compensating)
+        return self.beat_at is None and bool(self.counts.running or self.counts.compensating)
 
     @property
     def deepest(self) -> Queue | None:
@@ -124,7 +122,7 @@ class Overview:
     @property
     def silent(self) -> float:
         """Seconds since the dispatcher's last beat."""
-        return (self.now - self.dispatcher.beat_at).total_seconds() if self.dispatcher else 0.0
+        return (self.now - self.beat_at).total_seconds() if self.beat_at else 0.0
 
 
 def beat_patience() -> float:
@@ -144,37 +142,31 @@ def overview() -> Overview:
         total,
         queues(found),
         found,
-        Beat.objects.filter(name="dispatcher").first(),
+        frame().beat_at,
         failed(),
         timezone.now(),
     )
 
 
-def _one(sql: str) -> dict[str, Any]:
+def _read() -> dict[str, Any]:
     with connection.cursor() as cursor:
-        cursor.execute(sql)
+        cursor.execute(_COUNTS)
         names = [column.name for column in cursor.description or ()]
-        return dict(zip(names, cursor.fetchone(), strict=True))
+        row = dict(zip(names, cursor.fetchone(), strict=True))
+    waits = json.loads(row["waits"] or "{}") if not isinstance(row["waits"], dict) else row["waits"]
+    return {**row, "retrying": waits.pop("retry", 0), "waits": waits}
 
 
-def _all(sql: str) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        return list(cursor.fetchall())
+def _most(row: dict[str, Any]) -> int:
+    counts: list[int] = [row["running"], row["queued"], row["missed"], row["retrying"], *row["waits"].values()]
+    return max(counts)
 
 
 def _counts() -> tuple[Counts, list[Any]]:
-    row = _one(_COUNTS)
-    waits = {name: (count, due) for name, count, due in _all(_WAITS)}
+    row = kept_if_many("dashboard:overview", _read, _most)
     risky = risky_runs()
-    retrying, next_try = waits.pop("retry", (0, None))
     counts = Counts(
-        **row,
-        retrying=retrying,
-        next_try=next_try,
-        waits={name: count for name, (count, _) in waits.items()},
-        at_risk=len(risky),
-        next_at_risk=risky[0][1] if risky else None,
+        **row, overdue=frame().counts["overdue"], at_risk=len(risky), next_at_risk=risky[0][1] if risky else None
     )
     return counts, [run_id for run_id, _ in risky]
 
@@ -182,9 +174,15 @@ def _counts() -> tuple[Counts, list[Any]]:
 def _attention(risky: list[Any]) -> list[RunRow]:
     """Overdue runs first, then those at risk, then those that run longest."""
     live = Run.objects.filter(state=RunState.RUNNING).defer("input", "output")
-    found = list(live.filter(deadline_at__lt=Now()).order_by("deadline_at")[:LIST])
-    if len(found) < LIST and risky:
-        found += live.filter(pk__in=risky[:LIST]).order_by("deadline_at")
-    if len(found) < LIST:
-        found += live.exclude(pk__in=[run.pk for run in found]).order_by("id")[: LIST - len(found)]
-    return rows_of(found[:LIST], at_risk=set(risky))
+    late = live.filter(deadline_at__lt=Now()).order_by("deadline_at")[:LIST]
+    longest = live.order_by("id")[: 2 * LIST]
+    parts = [late, longest, *([live.filter(pk__in=risky[:LIST])] if risky else [])]
+    found = {run.pk: run for run in parts[0].union(*parts[1:], all=True)}
+    now, soon = timezone.now(), set(risky[:LIST])
+
+    def urgency(run: Run) -> tuple[int, Any]:
+        if run.deadline_at and run.deadline_at < now:
+            return 0, run.deadline_at
+        return (1, run.deadline_at) if run.pk in soon else (2, run.pk)
+
+    return rows_of(sorted(found.values(), key=urgency)[:LIST], at_risk=set(risky))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import Count, F, Window
 from django.utils import timezone
 
-from dashboard.nav import BOUND
-from orchestrator.models import Lease, Pause, Step
+from dashboard.nav import BOUND, frame
+from orchestrator.engine.pauses import Paused
+from orchestrator.models import Lease, Step
 
 #: Worker processes looked at; ended ones are left out after an hour.
 MAX_WORKERS = 500
@@ -58,7 +59,7 @@ class Queue:
     running: int = 0
     workers: int = 0
     busy: int = 0
-    pause: Pause | None = None
+    pause: Paused | None = None
     names: list[str] = field(default_factory=list)
 
     @property
@@ -88,18 +89,18 @@ def workers() -> list[Worker]:
     now = timezone.now()
     recent = Lease.objects.filter(ended_at=None) | Lease.objects.filter(ended_at__gt=now - _ENDED_FOR)
     leases = list(recent.order_by("-expires_at")[:MAX_WORKERS])
-    running: Counter[int] = Counter()
-    one: dict[int, Step] = {}
-    light = Step.objects.filter(state="running", lease_id__in=[lease.pk for lease in leases])
-    light = light.select_related("run").only(
+    held = Step.objects.filter(state="running", lease_id__in=[lease.pk for lease in leases])
+    # One row a process, with how many it has in hand.
+    first = held.annotate(in_hand=Window(Count("pk"), partition_by=F("lease_id"))).distinct("lease_id")
+    light = first.select_related("run").only(
         "step", "shard", "lease_id", "started_at", "queue", "run__workflow", "run__subject_id"
     )
-    for step in light[: BOUND + 1]:
-        running[step.lease_id or 0] += 1
-        one.setdefault(step.lease_id or 0, step)
-    found = [
-        Worker(lease, _mark(lease, running[lease.pk], now), running[lease.pk], one.get(lease.pk)) for lease in leases
-    ]
+    one = {step.lease_id: step for step in light.order_by("lease_id", "id")}
+    found = []
+    for lease in leases:
+        step = one.get(lease.pk)
+        running = step.in_hand if step is not None else 0
+        found.append(Worker(lease, _mark(lease, running, now), running, step))
     order = {"lost": 0, "busy": 1, "idle": 2, "ended": 3}
     kept = [w for w in found if w.mark != "lost" or w.running or now - w.lease.expires_at < _ENDED_FOR]
     return sorted(kept, key=lambda w: (order[w.mark], w.lease.name))
@@ -114,13 +115,13 @@ def _mark(lease: Lease, running: int, now: datetime) -> str:
 
 
 def queues(found: list[Worker]) -> list[Queue]:
-    """Every queue that is configured, served or has work. Two queries; ``found`` are the :func:`workers`."""
+    """Every queue that is configured, served or has work. One query; ``found`` are the :func:`workers`."""
     alive = [w for w in found if w.mark in ("busy", "idle")]
     known = {*settings.ORCHESTRATOR.queues, *(name for w in alive for name in w.lease.queues)}
     with connection.cursor() as cursor:
         cursor.execute(_QUEUES, [sorted(known)])
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-    pauses = {p.name: p for p in Pause.objects.filter(kind="queue", until__gt=timezone.now())}
+    pauses = {pause.name: pause for pause in frame().pauses if pause.kind == "queue"}
     answer = []
     for name, depth, oldest in rows:
         serving = [w for w in alive if name in w.lease.queues]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dashboard.nav import frame
 from dashboard.queries.runs import RunRow, rows_of
 from orchestrator.core.durations import format_duration
 from orchestrator.core.errors import NotFound
 from orchestrator.core.states import RUN_LIVE
-from orchestrator.engine import catalogue, pauses
+from orchestrator.engine import catalogue
 from orchestrator.engine.explain_words import listed, number
+from orchestrator.engine.pauses import Paused
 from orchestrator.engine.retire import Drain, drain
 from orchestrator.models import Definition, Run
 
@@ -45,7 +47,7 @@ class WorkflowPage:
     on_failure: str
     live: list[RunRow]
     live_count: int
-    pause: pauses.Paused | None
+    pause: Paused | None
     schedule: dict[str, Any] | None
     drain: Drain
 
@@ -77,7 +79,7 @@ def one_workflow(name: str, version: str) -> WorkflowPage | None:
         _on_failure(spec.get("on_failure") or {}),
         live,
         sum(v["live_runs"] for v in versions),
-        next((p for p in pauses.live() if (p.kind, p.name) == ("workflow", name)), None),
+        next((p for p in frame().pauses if (p.kind, p.name) == ("workflow", name)), None),
         spec.get("schedule"),
         drain(name, wanted["version"]),
     )

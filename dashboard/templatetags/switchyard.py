@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import replace
 from typing import Any
 
 from django import template
@@ -16,7 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 from dashboard import nav, words
 from orchestrator.core.durations import format_duration
 from orchestrator.core.mask import mask_text
-from orchestrator.engine import explain_words, pauses
+from orchestrator.engine import explain_words
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.pauses import Paused
 
@@ -240,8 +239,8 @@ def theme(context: template.Context) -> str:
 
 @register.simple_tag
 def paused() -> list[Paused]:
-    """The pauses in force, for the notice on every page. One query of a table of a few rows."""
-    return [replace(pause, reason=mask_text(pause.reason)) for pause in pauses.live()]
+    """The pauses in force, for the notice on every page."""
+    return nav.frame().pauses
 
 
 @register.simple_tag(takes_context=True)

@@ -95,8 +95,9 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponse:
 
 @require_role("viewer")
 def overdue(request: HttpRequest) -> HttpResponse:
-    """Overdue, at risk, and missed in the last 24 hours."""
-    tag = version_tag("overdue")
+    """Overdue, at risk, and missed in the last 24 hours. ``?more=1`` for long lists."""
+    more = request.GET.get("more") == "1"
+    tag = version_tag("overdue", more)
     if (same := not_modified(request, tag)) is not None:
         return same
-    return live_page(request, "runs/overdue.html", {"page": late.page()}, tag=tag)
+    return live_page(request, "runs/overdue.html", {"page": late.page(more)}, tag=tag)

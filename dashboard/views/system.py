@@ -16,10 +16,11 @@ from dashboard.render import live_page
 def queues(request: HttpRequest) -> HttpResponse:
     """What waits for workers, and the workers; what is limited by topics and locks."""
     found = read_workers()
-    topics, locks = topics_and_locks()
+    topics, locks, lock_count = topics_and_locks()
     context = {
         "topics": topics,
         "locks": locks,
+        "lock_count": lock_count,
         "queues": read_queues(found),
         "workers": found,
         "may_act": may(request.user, "operator"),
