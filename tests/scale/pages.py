@@ -84,6 +84,11 @@ def _more() -> dict[str, str]:
     now = timezone.now()
     old = Run.objects.order_by("id").values_list("subject_id", "labels")[3]
     live = Run.objects.filter(state="running", workflow="video-ingest").earliest("id")
+    failed = Step.objects.filter(run__state="failed", run__workflow="video-ingest", state="failed").latest("id")
+    ended: dict[str, Run] = {
+        f"run, {state}": Run.objects.filter(state=state).latest("id") for state in ("done", "cancelled", "compensating")
+    }
+    waiting = Step.objects.filter(state="waiting").order_by("waiting_for", "id").distinct("waiting_for")
     wide = wide_run().pk
     runs: dict[str, dict[str, str]] = {
         "state": {"state": "failed"}, "live": {"state": "running,compensating"}, "workflow": {"workflow": "refund"},
@@ -99,7 +104,10 @@ def _more() -> dict[str, str]:
     }  # fmt: skip
     found = {f"runs, {name}": f"/runs/?{urlencode(query)}" for name, query in runs.items()}
     found |= {f"api runs, {name}": f"/api/v1/runs?{urlencode(query)}" for name, query in runs.items()}
+    found |= {name: f"/runs/{run.pk}/" for name, run in ended.items()}
+    found |= {f"run, waits for {step.waiting_for}": f"/runs/{step.run_id}/?step={step.step}" for step in waiting}
     return found | {
+        "run, step": f"/runs/{failed.run_id}/?{urlencode({'step': failed.step, 'shard': failed.shard})}",
         "run, live": f"/runs/{live.pk}/", "run, wide": f"/runs/{wide}/", "run, wide, all": f"/runs/{wide}/?show=all",
         "run, shards": f"/runs/{wide}/?shards=send", "run, waiting shards": f"/runs/{wide}/?shards=send&state=queued",
         "where, subject": f"/where/?{urlencode({'q': old[0]})}", "where, nothing": "/where/?q=nobody@nowhere.example",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator.testing.disposable import scratch_database
-from tests.scale.test_pages_quick import ANYWHERE, MOST_BYTES, most
+from tests.scale.test_pages_quick import ANYWHERE, MOST_BYTES, MOST_QUERIES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 RUNS = int(os.environ.get("SCALE_RUNS", "100000"))
@@ -107,7 +107,7 @@ def test_no_page_asks_much_or_reads_a_table_from_end_to_end(probes: tuple[Probe,
         look = large.ask(page=name, explain=True)
         if look["status"] != 200:
             continue
-        if len(look["queries"]) > most(name):
+        if len(look["queries"]) > MOST_QUERIES:
             problems.append(f"{name} {path}: {len(look['queries'])} queries")
         problems += [f"{name} {path} scans: {sql[:200]}" for sql in look["scans"] if name not in ANYWHERE]
         if look["size"] > MOST_BYTES:

@@ -9,17 +9,11 @@ from orchestrator.testing.demo import generate
 from tests.scale import pages
 
 pytestmark = pytest.mark.django_db
-#: Questions that a page may ask: of the session, the user and the frame (five), and its own.
+#: Questions that a page may ask, those of the session, the user and the frame among them.
 MOST_QUERIES = 12
-#: Pages that gather many answers at once ask more; it must not become more still. (Beginning of the name, questions.)
-MORE = {"overview": 22, "overdue": 17, "handover": 18, "run,": 22, "run": 22, "workflow": 16, "runs": 13, "runs,": 13}
 MOST_BYTES = 1_000_000
 #: Looks for text anywhere in subjects: no index can, so it is given a limit of time instead.
 ANYWHERE = ("runs, text", "runs, part", "api runs, text", "api runs, part", "where, nothing")
-
-
-def most(name: str) -> int:
-    return MORE.get(name, MORE.get(name.split(" ")[0], MORE.get(" ".join(name.split(" ")[:2]), MOST_QUERIES)))
 
 
 def test_pages_ask_little_and_by_index() -> None:
@@ -33,8 +27,8 @@ def test_pages_ask_little_and_by_index() -> None:
         if found.status != 200:
             continue
         looked += 1
-        if len(found.queries) > most(name):
-            problems.append(f"{name} {path}: {len(found.queries)} queries, at most {most(name)} are allowed")
+        if len(found.queries) > MOST_QUERIES:
+            problems.append(f"{name} {path}: {len(found.queries)} queries, at most {MOST_QUERIES} are allowed")
         if name not in ANYWHERE:
             problems += [f"{name} {path} reads a table from end to end: {sql[:300]}" for sql in found.scans]
         if found.size > MOST_BYTES:
