@@ -52,6 +52,7 @@ def test_every_invariant_is_looked_at(ward):
     assert set(found.checked) - set(quick.checked) == {"counters", "tickets"}
 
 
+@pytest.mark.slow
 def test_healthy_while_workers_work(live, monkeypatch, tmp_path):
     """Hundreds of looks at a busy system: nothing that is merely on its way counts as broken."""
     monkeypatch.setenv(ledger.VARIABLE, str(tmp_path))

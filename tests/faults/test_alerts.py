@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from orchestrator.models import Alert
 
 
@@ -21,6 +23,7 @@ def test_each_failed_run_is_told_once(world, receiver):
     assert "s3cr3t-X" not in json.dumps(message)
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_down_is_asked_again(world, receiver):
     receiver.down = True
     world.start()

@@ -34,6 +34,7 @@ def look() -> tuple[int, int]:
     return replayed, left
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_replay_of_500_with_a_dispatcher_that_is_killed(world):
     world.live.configure(ORCHESTRATOR_BULK_PER_SECOND="100")

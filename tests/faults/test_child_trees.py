@@ -13,6 +13,7 @@ from orchestrator.models import Run, Step
 from tests.faults.test_children import children
 
 
+@pytest.mark.slow
 def test_threads_submit_children_where_the_handler_passes_its_context_on(world):
     """And a retried handler finds the same children again, whichever thread is first."""
     world.start(2)

@@ -16,6 +16,7 @@ from tests.faults.test_more_cases import cut
 OPERATOR = Actor("tester", "operator")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", ["nothing", "redis is emptied", "connections are cut"])
 def test_a_killed_holder_frees_its_slot_for_all_who_wait(world, meanwhile):
     """C54: whatever else is lost with it, one after the other runs and never two."""
@@ -46,6 +47,7 @@ def test_a_retry_holds_no_slot_meanwhile(world):
     assert world.finish(slow)[0].state == RunState.DONE
 
 
+@pytest.mark.slow
 def test_a_lock_is_not_given_back_by_one_who_has_lost_it(world):
     """C60: the holder is paused past its lease, others take the lock in turn, and then the holder comes back."""
     first = world.start()

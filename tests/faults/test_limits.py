@@ -80,6 +80,7 @@ def test_a_killed_holder_frees_its_slot(world):
     assert world.row(first, "a", "1").attempt == 2
 
 
+@pytest.mark.slow
 def test_limit_zero_pauses_and_a_higher_one_wakes_at_once(world):
     set_topic_limit("gpu", 0, OPERATOR)
     world.start(2)

@@ -69,6 +69,7 @@ def test_shards_that_all_fail_at_once_are_one_failure(world):
     assert Step.objects.filter(run=run, step="f", state="failed").count() == 5
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_around_the_end_of_its_lease(world):
     """C26: whoever is first, the sweep or the late result, the other changes nothing."""
     world.start()
@@ -166,6 +167,7 @@ def test_processes_in_another_time_zone(world, monkeypatch, zone):
     assert 0 <= longest < 60 and 0 <= since < 60
 
 
+@pytest.mark.slow
 def test_connections_that_end_between_jobs(world):
     """C70: an idle worker, whose every connection is gone, loses no attempt of the next job."""
     world.start()

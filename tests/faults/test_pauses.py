@@ -26,6 +26,7 @@ def held(world, runs, step, seconds=0.0):
     assert set(rows.values_list("state", "attempt")) == {("queued", 0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [("queue", "right"), ("workflow", "kit-queues")])
 def test_paused_work_stays_queued_and_resumes_at_once(world, kind, name):
     world.ready(2)

@@ -55,6 +55,7 @@ def test_deadlines_cancels_and_lost_workers_need_no_redis(world, own):
     assert dispatcher.is_running()
 
 
+@pytest.mark.slow
 def test_a_redis_that_hangs_does_not_hang_the_dispatcher(world, own):
     """It takes connections and says nothing."""
     dispatcher = world.live.start_dispatcher()

@@ -25,6 +25,7 @@ def soak(world, seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
     assert it.faults.total() > seconds / 5, "too quiet to prove anything"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_two_minutes_of_faults(world, capsys):
     soak(world, 120, capsys)

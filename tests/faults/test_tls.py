@@ -38,6 +38,7 @@ def secured(world, tmp_path):
     broker.close()
 
 
+@pytest.mark.slow
 def test_work_goes_through_tls_and_survives_cut_connections(world, secured):
     database, broker, environment = secured
     dispatcher = world.live.start_dispatcher(**environment)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orchestrator.core.actor import Actor
 from orchestrator.engine import operate
 from orchestrator.engine.describe import run_json
@@ -29,6 +31,7 @@ def stop_all(world):
             process.stop()
 
 
+@pytest.mark.slow
 def test_runs_keep_their_version_through_restart_retry_and_undo(world):
     """C76."""
     start(world, OLD)
@@ -53,6 +56,7 @@ def test_runs_keep_their_version_through_restart_retry_and_undo(world):
     assert [step["step"] for step in run_json(new)["steps"]] == ["a", "x", "c"]
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_handler_leaves_the_step_queued_and_says_so(world):
     start(world, OLD)
     run_id = submit("ages", "s", {"do": {}})

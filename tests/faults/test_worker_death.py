@@ -117,6 +117,7 @@ def test_a_fan_out_around_a_shutdown_and_a_ticket_delivered_again(world):
     assert Attempt.objects.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [[0], [29], [0, 14, 29], list(range(10))])
 def test_shards_that_kill_their_process_cost_nobody_else_an_attempt(world, killed):
     """First, last, several: in batches of proven-short work as well."""
@@ -131,6 +132,7 @@ def test_shards_that_kill_their_process_cost_nobody_else_an_attempt(world, kille
     assert world.ledger.calls("j", run_id) == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_worker_every_time_ends(world):
     """C24: crashes count as attempts; the others finish; the workers live on."""
     worker = world.start(2)
