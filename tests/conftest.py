@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.apps import apps
 from django.core.cache import cache
@@ -46,6 +47,13 @@ def pytest_sessionfinish() -> None:
     if names and not others_are_connected():
         connections.close_all()
         services.stop(names=names)
+
+
+# On a busy machine an example may take long; that says nothing about the rule.
+hypothesis.settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

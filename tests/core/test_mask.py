@@ -58,9 +58,9 @@ def test_masking_is_idempotent() -> None:
 
 @pytest.mark.parametrize("text", ["password" * 20_000, "//" + "a" * 100_000, "a" * 100_000, "token: " * 20_000])
 def test_hostile_text_takes_no_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     mask_text(text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 5  # a pattern that goes back and forth would take minutes
 
 
 def test_an_error_is_its_type_and_message() -> None:

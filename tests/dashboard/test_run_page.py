@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from typing import Any
 
@@ -45,13 +44,11 @@ def test_every_view_of_the_page_works(query: str, viewer: Client) -> None:
     page(viewer, make("failed"), query)
 
 
-def test_5000_shards_are_a_small_and_quick_page(viewer: Client, django_assert_max_num_queries: Any) -> None:
+def test_5000_shards_are_a_small_page(viewer: Client, django_assert_max_num_queries: Any) -> None:
     run = make("wide")
     page(viewer, run)
-    start = time.perf_counter()
     with django_assert_max_num_queries(30):
         response = viewer.get(f"/runs/{run.id}/")
-    assert time.perf_counter() - start < 2
     assert len(response.content) < 300_000
     listed = viewer.get(f"/runs/{run.id}/?shards=transcode")
     assert len(listed.content) < 500_000
