@@ -69,6 +69,20 @@ def test_after_the_last_attempt_the_run_fails_and_says_where(kit):
     assert AuditRecord.objects.filter(run=run, action="state").count() == 1
 
 
+def test_a_shard_that_was_tried_is_not_called_unreachable(kit):
+    """It waits for another attempt when a sibling fails for good: it was tried, will not be again, and can be retried."""
+    run = kit.go("static", {"f/1": "always_fail", "f/3": "fatal"})
+    tried = kit.row(run, "f", "1")
+    assert (run.state, run.cause, run.node_states) == ("failed", "error", "cb")
+    assert (tried.state, tried.cause, tried.attempt) == ("cancelled", "blocked", 1)
+    fan_out = run.fan_outs.get()
+    assert (fan_out.open, fan_out.failed, fan_out.cancelled, fan_out.skipped) == (0, 1, 1, 0)
+    assert DeadLetter.objects.count() == 1
+    kit.retry(run.pk)
+    kit.worker.work()
+    assert kit.row(run, "f", "1").attempt == 2
+
+
 def test_a_permanent_failure_spends_no_retry(kit):
     run = kit.go("tries", {"a": "fatal:no such file"})
     assert (run.state, run.error["message"]) == ("failed", "no such file")

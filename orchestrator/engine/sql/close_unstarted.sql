@@ -1,11 +1,13 @@
 -- Closes every row of a stopped run that is not running: what was queued, waiting or not yet released.
--- After a failure they are skipped (blocked); after a cancel or deadline those that were ready are cancelled.
+-- After a failure those that never started are skipped, and those that were tried and waited for another attempt
+-- cancelled, all of them blocked; after a cancel or deadline those that were ready are cancelled.
 -- A step that waits for children is left: they are stopped too, and it ends with the last of them.
 -- The run is locked; rows that a claim is taking right now are waited for and found running.
 -- Index: workflow_steps_run_step_shard_key.
 WITH changed AS (
     UPDATE workflow_steps s
-    SET state = CASE WHEN %(reason)s = 'failure' OR s.state = 'pending' THEN 'skipped' ELSE 'cancelled' END,
+    SET state = CASE WHEN s.state = 'pending' OR (%(reason)s = 'failure' AND s.attempt = 0) THEN 'skipped'
+                     ELSE 'cancelled' END,
         cause = CASE WHEN %(reason)s = 'failure' OR s.state = 'pending' THEN 'blocked'
                      WHEN %(reason)s = 'cancel' THEN 'cancelled' ELSE 'deadline' END,
         waiting_for = NULL, waiting_name = NULL, finished_at = clock_timestamp()
