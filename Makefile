@@ -18,7 +18,7 @@ help: ## Show this list
 	@echo
 	@echo "  PORT=8001 make run         another port than 8000"
 	@echo "  PYTHON=python3.12 make …   the Python that makes .venv"
-	@echo "  ARGS=\"-k name\" make test   arguments for the tool behind a target"
+	@echo "  ARGS=\"-k name\" make test   arguments for the tool behind a target (-n 2: two tests at a time)"
 
 run: setup ## Start everything here, until Ctrl-C: servers, pages, dispatcher, workers, example runs
 	@exec $(PY) manage.py up $(ARGS)
