@@ -30,8 +30,15 @@ def cut() -> None:
 def test_a_shard_that_fails_for_good_whether_last_or_first(world, last):
     """C07: the join never runs, one dead letter, everything that was done is undone, in reverse."""
     world.ready(3)
-    do = {"f": "ok", "f/2": "sleep:0.5; always_fail"} if last else {"f": "sleep:0.5", "f/2": "always_fail"}
-    run_id = world.submit("saga-fan", do)
+    run_id = world.submit("saga-fan", {"f": "ok" if last else "hold:others", "f/2": "hold:failing; always_fail"})
+    for shard in ("1", "2", "3"):
+        world.called(f"f/{shard}", run=run_id)
+    shards = Step.objects.filter(run=run_id, step="f")
+    if last:
+        world.until(lambda: shards.filter(state="done").count() == 2)
+    world.ledger.open("failing")
+    world.until(lambda: shards.filter(state="failed").exists())
+    world.ledger.open("others")
     (run,) = world.finish(run_id)
     assert (run.state, run.cause, run.error["step"], run.error["shard"]) == ("failed", "error", "f", "2")
     assert (run.compensation, world.ledger.calls("c", run_id)) == ("done", 0)
