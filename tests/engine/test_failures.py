@@ -70,7 +70,7 @@ def test_after_the_last_attempt_the_run_fails_and_says_where(kit):
 
 
 def test_a_shard_that_was_tried_is_not_called_unreachable(kit):
-    """It waits for another attempt when a sibling fails for good: it was tried, will not be again, and can be retried."""
+    """It waits for another attempt when a sibling fails for good: it was tried, will not be again, can be retried."""
     run = kit.go("static", {"f/1": "always_fail", "f/3": "fatal"})
     tried = kit.row(run, "f", "1")
     assert (run.state, run.cause, run.node_states) == ("failed", "error", "cb")
