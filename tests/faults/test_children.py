@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.core.states import Cause, RunState
-from orchestrator.models import Run, Step
+from orchestrator.models import Attempt, Run, Step
 
 
 def submit(world, workflow, child=None, do=None, **more):
@@ -72,6 +72,21 @@ def test_what_a_handler_submits_is_its_child(world):
     (run,) = world.finish(run_id)
     assert run.state == RunState.DONE and len(children(run_id)) == 3
     assert all(child.parent_step_id == world.row(run_id, "s").pk for child in children(run_id))
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "child_failed"])
+def test_an_attempt_that_waited_for_its_children_in_vain_is_in_the_history(world, ending):
+    world.start()
+    child = "coop_hold:x" if ending == "cancelled" else "fatal"
+    run_id = submit(world, "spawns", {"a": child}, {"s": "submit:1"})
+    if ending == "cancelled":
+        world.until(lambda: Step.objects.filter(run=run_id, step="s", waiting_for="children").exists())
+        world.cancel(run_id)
+    world.finish(run_id)
+    row = world.row(run_id, "s")
+    attempt = Attempt.objects.get(step_row=row)
+    assert (row.cause, row.attempt, attempt.attempt, attempt.cause) == (ending, 1, 1, ending)
+    assert attempt.worker and attempt.started_at < attempt.finished_at
 
 
 def test_a_retried_handler_does_not_submit_twice(world):

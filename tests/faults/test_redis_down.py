@@ -8,21 +8,15 @@ from rq import SimpleWorker
 from orchestrator.models import Run
 from orchestrator.transport.worker import TicketWorker
 from tests.faults.conftest import DETECT
-from tests.harness.own_redis import OwnRedis
+from tests.harness.own_redis import redis_of_its_own
 from tests.harness.wait import wait_until
 
 
 @pytest.fixture
 def own(world, settings, tmp_path):
     """A Redis of this test's own; what it held is gone when it comes back."""
-    made = OwnRedis(tmp_path)
-    settings.REDIS_URL, before = made.url, world.live.redis
-    world.live.redis = made.client
-    yield made
-    world.live.redis = before
-    for process in world.live.processes:
-        process.kill_all()
-    made.stop()
+    with redis_of_its_own(world.live, settings, tmp_path) as own:
+        yield own
 
 
 def test_a_worker_asks_again_soon_however_long_redis_was_away():

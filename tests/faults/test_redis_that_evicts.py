@@ -8,20 +8,15 @@ from collections import Counter
 import pytest
 
 from orchestrator.models import Attempt, Run, Step
-from tests.harness.own_redis import OwnRedis
+from tests.harness.own_redis import OwnRedis, redis_of_its_own
 
 
 @pytest.fixture
 def small(world, settings, tmp_path):
     """One with 5 MB, much of which it needs for itself and its clients."""
-    own = OwnRedis(tmp_path, maxmemory="5mb", maxmemory_policy="allkeys-lru")
-    settings.REDIS_URL, before = own.url, world.live.redis
-    world.live.redis = own.client
-    yield own
-    world.live.redis = before
-    for process in world.live.processes:
-        process.kill_all()
-    own.stop()
+    given = {"maxmemory": "5mb", "maxmemory_policy": "allkeys-lru"}
+    with redis_of_its_own(world.live, settings, tmp_path, **given) as own:
+        yield own
 
 
 def fill(own: OwnRedis, stop: threading.Event) -> None:

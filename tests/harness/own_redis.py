@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import redis
 
 from orchestrator.services.process import free_port
 from orchestrator.services.valkey import _binary
+from tests.harness.live import Live
 from tests.harness.wait import wait_until
 
 
@@ -62,3 +66,18 @@ class OwnRedis:
         """The end of the test."""
         self.client.close()
         self.kill()
+
+
+@contextlib.contextmanager
+def redis_of_its_own(live: Live, settings: Any, folder: Path, **options: str) -> Iterator[OwnRedis]:
+    """The test's processes use this Redis instead of the session's."""
+    own = OwnRedis(folder, **options)
+    settings.REDIS_URL, before = own.url, live.redis
+    live.redis = own.client
+    try:
+        yield own
+    finally:
+        live.redis = before
+        for process in live.processes:
+            process.kill_all()
+        own.stop()

@@ -1,5 +1,7 @@
 -- Ends rows that no worker holds: a lock refused, a timer or approval that is over, children that have ended, a step
 -- that a person skips. No attempt is spent. Their runs are locked.
+-- An attempt that had handed over to children ends here too, and goes into the history like any other that did not
+-- succeed; one that ended before it waited for something else is there already.
 -- Guard: the state they are ended from and, where given, what they wait for.
 -- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key.
 WITH changed AS (
@@ -12,7 +14,13 @@ WITH changed AS (
     WHERE s.id = e.id AND s.state = ANY(%(was)s::text[])
       AND (%(waits)s::text IS NULL OR s.waiting_for = %(waits)s::text)
     RETURNING s.id, s.run_id, s.step, s.shard, s.kind, s.state, s.cause, s.attempt, s.undoes_id, s.undoes_steps,
-              s.error::text AS error_text, s.output::text AS output_text, s.output_ref
+              s.error, s.worker, s.started_at, s.error::text AS error_text, s.output::text AS output_text, s.output_ref
+), told AS (
+    INSERT INTO workflow_attempts (run_id, step_row_id, attempt, cause, error, worker, started_at, finished_at)
+    SELECT c.run_id, c.id, c.attempt, c.cause, c.error, c.worker, c.started_at, clock_timestamp()
+    FROM changed c
+    WHERE c.attempt > 0 AND c.state IN ('failed', 'cancelled')
+    ON CONFLICT (step_row_id, attempt) DO NOTHING
 ), closed AS (
     SELECT run_id, step, count(*) AS n, count(*) FILTER (WHERE state = 'done') AS done,
            count(*) FILTER (WHERE state = 'skipped') AS skipped,
@@ -27,6 +35,7 @@ WITH changed AS (
     WHERE f.run_id = c.run_id AND f.step = c.step
     RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled, f."window", c.n AS closed
 )
-SELECT ch.*, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled, co."window", co.closed
+SELECT ch.id, ch.run_id, ch.step, ch.shard, ch.kind, ch.state, ch.cause, ch.attempt, ch.undoes_id, ch.undoes_steps,
+       ch.error_text, ch.output_text, ch.output_ref, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled, co."window", co.closed
 FROM changed ch
 LEFT JOIN counted co ON co.run_id = ch.run_id AND co.step = ch.step

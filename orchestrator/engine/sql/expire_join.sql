@@ -1,5 +1,5 @@
 -- A fan-out whose join has waited long enough: what has not ended is cancelled or, if it never began, skipped. A handler
--- that still runs has lost its claim, so what it brings later is ignored.
+-- that still runs has lost its claim, so what it brings later is ignored; its attempt goes into the history.
 -- The run is locked. Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
 WITH changed AS (
     UPDATE workflow_steps s
@@ -7,7 +7,13 @@ WITH changed AS (
         token = NULL, lease_id = NULL, waiting_for = NULL, waiting_name = NULL, finished_at = clock_timestamp()
     WHERE s.run_id = %(run)s AND s.step = %(step)s AND s.kind = 'step'
       AND s.state IN ('pending', 'queued', 'waiting', 'running')
-    RETURNING s.state, s.topic, s.lock_name
+    RETURNING s.id, s.run_id, s.attempt, s.state, s.cause, s.error, s.worker, s.started_at, s.topic, s.lock_name
+), told AS (
+    INSERT INTO workflow_attempts (run_id, step_row_id, attempt, cause, error, worker, started_at, finished_at)
+    SELECT c.run_id, c.id, c.attempt, c.cause, c.error, c.worker, c.started_at, clock_timestamp()
+    FROM changed c
+    WHERE c.attempt > 0 AND c.state IN ('failed', 'cancelled')
+    ON CONFLICT (step_row_id, attempt) DO NOTHING
 ), counted AS (
     UPDATE workflow_fan_outs f
     SET open = 0,
