@@ -207,6 +207,8 @@ class TopicItem(_Shape):
     set_by: str
     defined: int | None
     configured: int | None
+    default: int | None = Field(description="The limit that counts when none is set at run time.")
+    default_origin: Literal["settings", "definition", "none"]
     running: int
     waiting: int
     updated_at: datetime | None

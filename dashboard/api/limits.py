@@ -64,8 +64,8 @@ def read_topic(request: HttpRequest, name: str) -> HttpResponse:
     return answer(topics.topic(name))
 
 
-@router.patch("/topics/{name}", auth=OPERATOR, response={200: TopicItem, 422: Error}, tags=["topics"])
+@router.patch("/topics/{name}", auth=OPERATOR, response={200: TopicItem, (404, 422): Error}, tags=["topics"])
 def set_topic(request: HttpRequest, name: str, body: TopicLimit) -> HttpResponse:
-    """Set a topic's cluster-wide limit, from now on."""
+    """Set a topic's cluster-wide limit, from now on, or go back to the settings' or the definition's."""
     limits.set_topic_limit(name, body.limit, actor_of(request), body.reason)
     return answer(topics.topic(name))

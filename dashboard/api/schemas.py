@@ -107,5 +107,7 @@ class Note(Body):
 class TopicLimit(Body):
     """A cluster-wide limit."""
 
-    limit: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(description="0 pauses; null is unlimited.")
+    limit: Annotated[int, Field(ge=0, le=2**31 - 1)] | Literal["default"] | None = Field(
+        description="0 pauses; null is unlimited; default: back to what the settings or the definition say."
+    )
     reason: Reason = ""

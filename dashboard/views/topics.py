@@ -16,17 +16,20 @@ from orchestrator.engine import limits
 @require_POST
 @require_role("operator")
 def set_limit(request: HttpRequest) -> HttpResponse:
-    """``name``, ``limit`` (empty: unlimited) and ``reason`` of the form; then back to the page."""
+    """``name``, ``limit`` (empty: unlimited) or ``default``, and ``reason`` of the form; then back to the page."""
     name = request.POST.get("name", "")
     try:
-        limit = _limit(request.POST.get("limit", ""))
+        limit: limits.Limit = limits.DEFAULT if "default" in request.POST else _limit(request.POST.get("limit", ""))
         actor, reason = actor_of(request), request.POST.get("reason", "")
         require(actor, "operator", reason)
         limits.set_topic_limit(name, limit, actor, reason)
     except SwitchyardError as problem:
         messages.error(request, problem.message)
     else:
-        told = "has no limit any more" if limit is None else f"takes {limit} at once from now on"
+        if limit == limits.DEFAULT:
+            told = "goes by what the settings or its definition say again"
+        else:
+            told = "has no limit any more" if limit is None else f"takes {limit} at once from now on"
         messages.success(request, f"The topic {name} {told}.")
     return back(request, "queues")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final, Literal
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -14,33 +14,44 @@ from orchestrator.core.actor import Actor, require
 from orchestrator.core.errors import Invalid
 from orchestrator.core.mask import mask_text
 from orchestrator.core.states import StepState
-from orchestrator.engine import audit, gates
+from orchestrator.engine import audit, gates, topics
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.db import caller_connection, notify
 from orchestrator.models import Lease, Pause, Step, Topic
 
 MAX_LIMIT = 2**31 - 1
+#: In the place of a limit: none of run time any more, so that the settings' counts again, else the definition's.
+DEFAULT: Final = "default"
+Limit = int | None | Literal["default"]
 
 
-def set_topic_limit(name: str, limit: int | None, actor: Actor, reason: str = "") -> None:
+def set_topic_limit(name: str, limit: Limit, actor: Actor, reason: str = "") -> None:
     """Sets a topic's cluster-wide limit, from now on; it wins over the settings' and the
-    definition's. ``None``: unlimited; 0 pauses.
+    definition's. ``None``: unlimited; 0 pauses; :data:`DEFAULT`: back to what the settings or the definition say.
 
     Raises:
         NotAllowed: the actor's role is below operator.
+        NotFound: back to the default of a topic that there is not.
         Invalid: a name that no topic can have, or a limit below zero.
     """
     require(actor, "operator")
     if not re.fullmatch(r"[^\s\x00-\x1f]{1,200}", name):
         raise Invalid(f"{name!r} is not a topic's name: 1 to 200 characters without spaces", field="name")
-    if limit is not None and not 0 <= limit <= MAX_LIMIT:
+    if isinstance(limit, str) and limit != DEFAULT:
+        raise Invalid(f"limit is a whole number from 0, null for unlimited, or {DEFAULT!r}", field="limit")
+    if isinstance(limit, int) and not 0 <= limit <= MAX_LIMIT:
         raise Invalid("limit is a whole number from 0, or null for unlimited", field="limit")
+    known = topics.topic(name) if limit == DEFAULT else None
     with transaction.atomic():
-        Topic.objects.bulk_create([Topic(name=name)], ignore_conflicts=True)
-        topic = Topic.objects.select_for_update(no_key=True).get(pk=name)
+        if known is None:
+            Topic.objects.bulk_create([Topic(name=name)], ignore_conflicts=True)
+        topic = Topic.objects.select_for_update(no_key=True).filter(pk=name).first()
+        if topic is None or (known is not None and not topic.set_by):
+            return
         before = {"limit": topic.limit, "set_by": topic.set_by}
-        Topic.objects.filter(pk=name).update(limit=limit, set_by=actor.name, updated_at=Now())
-        after = {"limit": limit, "set_by": actor.name}
+        number, set_by = (known["default"], "") if known is not None else (limit, actor.name)
+        Topic.objects.filter(pk=name).update(limit=number, set_by=set_by, updated_at=Now())
+        after = {"limit": number, "set_by": set_by}
         audit.note(f"topic {name}", "topic", actor, reason, before=before, after=after)
         conn = caller_connection()
         if gates.promote(conn, [name], []):

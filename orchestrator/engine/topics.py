@@ -59,10 +59,12 @@ def topic(name: str) -> dict[str, Any]:
 
 
 def topics() -> list[dict[str, Any]]:
-    """Every topic by name: ``{name, limit, origin, set_by, defined, configured, running, waiting, updated_at}``.
+    """Every topic by name: ``{name, limit, origin, set_by, defined, configured, default, default_origin,
+    running, waiting, updated_at}``.
 
     ``origin`` says which limit counts: ``runtime`` (set by ``set_by``), else ``settings`` (``configured``), else
     ``definition`` (``defined``), else ``none``. A ``limit`` of None is unlimited, 0 pauses.
+    ``default`` and ``default_origin`` say the same as if nobody had set one at run time.
     """
     return _topics(None)
 
@@ -102,14 +104,12 @@ def _line(
     configured: dict[str, int | None],
     held: dict[str, int],
 ) -> dict[str, Any]:
-    if row is not None and row.set_by:
-        origin, limit = "runtime", row.limit
-    elif name in configured:
-        origin, limit = "settings", configured[name]
-    elif defined.get(name) is not None:
-        origin, limit = "definition", defined[name]
+    if name in configured:
+        default, source = configured[name], "settings"
     else:
-        origin, limit = "none", None
+        default = defined.get(name)
+        source = "none" if default is None else "definition"
+    origin, limit = ("runtime", row.limit) if row is not None and row.set_by else (source, default)
     updated: datetime | None = row.updated_at if row else None
     return {
         "name": name,
@@ -118,6 +118,8 @@ def _line(
         "set_by": row.set_by if row else "",
         "defined": defined.get(name),
         "configured": configured.get(name),
+        "default": default,
+        "default_origin": source,
         "running": held.get("running", 0),
         "waiting": held.get("waiting", 0),
         "updated_at": updated,

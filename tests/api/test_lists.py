@@ -190,9 +190,11 @@ def test_catalogue_queues_and_topics(api: Caller, runs: dict[str, Run]) -> None:
     assert api("PATCH", "/topics/gpu", {"limit": 2, "reason": "one card broke"})[1]["limit"] == 2
     assert api("GET", "/topics/gpu")[1] | {"updated_at": None} == {
         "name": "gpu", "limit": 2, "origin": "runtime", "set_by": "token:operator", "defined": None, "configured": None,
-        "running": 0, "waiting": 0, "updated_at": None,
+        "default": None, "default_origin": "none", "running": 0, "waiting": 0, "updated_at": None,
     }  # fmt: skip
     assert [t["name"] for t in api("GET", "/topics")[1]["items"]] == ["gpu"]
     assert api("PATCH", "/topics/gpu", {"limit": None})[1]["limit"] is None
+    assert api("PATCH", "/topics/gpu", {"limit": "default"})[1]["origin"] == "none"
+    assert api.error("PATCH", "/topics/nope", {"limit": "default"})[0] == 404
     for bad in ({"limit": -1}, {"limit": "2"}, {"limit": True}, {}, {"limit": 2**31}):
         assert api.error("PATCH", "/topics/gpu", bad)[0] == 422

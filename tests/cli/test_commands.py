@@ -162,6 +162,8 @@ def test_topic() -> None:
     assert document("topic", "gpu", "3")["limit"] == 3
     assert Topic.objects.get().set_by.startswith("shell:")
     assert "unlimited" in run("topic", "gpu", "none")[1]
+    assert document("topic", "gpu", "default")["origin"] == "none"
+    assert run("topic", "nope", "default")[0] == 1
     for bad in ("-1", "many", "1.5"):
         assert run("topic", "gpu", bad)[0] == 2
     assert run("topic", "two words", "1")[0] == 1

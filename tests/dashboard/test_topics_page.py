@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.models import AuditRecord, Topic
+from tests.harness.factory import definition, step_spec, workflow_spec
 
 pytestmark = pytest.mark.django_db
 GIVEN = {"name": "gpu", "limit": "2", "reason": "one card broke", "back": "/queues/"}
@@ -24,6 +25,20 @@ def test_setting_a_limit(sign_in, viewer):
     assert (record.reason, record.after["limit"], record.role) == ("one card broke", 2, "operator")
     client.post("/topics/limit/", GIVEN | {"limit": ""})
     assert Topic.objects.get(pk="gpu").limit is None
+
+
+def test_going_back_to_the_definitions_limit(sign_in):
+    definition(workflow_spec("gpu-work", 1, [step_spec("render", [], topic={"name": "gpu", "limit": 3})]))
+    client = sign_in("operator")
+    assert "Back to" not in client.get("/queues/").content.decode()
+    client.post("/topics/limit/", GIVEN)
+    assert "Back to 3, as the definition says" in client.get("/queues/").content.decode()
+    answer = client.post("/topics/limit/", GIVEN | {"default": "1"}, follow=True)
+    assert "goes by what the settings or its definition say again" in answer.content.decode()
+    assert Topic.objects.values_list("limit", "set_by").get(pk="gpu") == (3, "")
+    answer = client.post("/topics/limit/", GIVEN | {"default": "1", "name": "nosuch"}, follow=True)
+    assert "There is no topic" in answer.content.decode() or "there is no topic" in answer.content.decode()
+    assert not Topic.objects.filter(pk="nosuch").exists()
 
 
 @pytest.mark.parametrize(

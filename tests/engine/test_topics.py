@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from orchestrator.core.errors import NotFound
+from orchestrator.core.errors import Invalid, NotFound
 from orchestrator.engine import topics
 from orchestrator.engine.gates import promote_all
 from orchestrator.engine.limits import set_topic_limit
-from orchestrator.models import Step, Topic
+from orchestrator.models import AuditRecord, Step, Topic
 from tests.engine.conftest import OPERATOR
 
 
@@ -38,6 +38,34 @@ def test_the_value_of_run_time_wins_then_the_settings_then_the_definition(kit, s
     with pytest.raises(NotFound, match="no topic 'mail'"):
         topics.topic("mail")
     assert {"gpu", "fax", "narrow"} <= {topic["name"] for topic in topics.topics()}
+
+
+def test_a_limit_of_run_time_can_be_taken_back_and_who_waits_goes_on(kit, settings):
+    set_topic_limit("gpu", 0, OPERATOR, "cards are down")
+    run_id = kit.submit("topic", {"list": {"emit": [1, 2, 3]}})
+    kit.worker.work(until=lambda: waiting(run_id))
+    set_topic_limit("gpu", "default", OPERATOR, "cards are back")
+    assert (told(), Topic.objects.get(pk="gpu").limit) == ((1, "definition", 1, None), 1)
+    kit.worker.work()
+    assert kit.run(run_id).state == "done", kit.live.describe(run_id)
+    back = AuditRecord.objects.filter(action="topic").latest("id")
+    assert (back.before, back.after, back.reason) == (
+        {"limit": 0, "set_by": "olga"}, {"limit": 1, "set_by": ""}, "cards are back")  # fmt: skip
+    configure(settings, gpu=4)
+    set_topic_limit("gpu", None, OPERATOR)
+    set_topic_limit("gpu", "default", OPERATOR)
+    assert told() == (4, "settings", 1, 4)
+    records = AuditRecord.objects.filter(action="topic").count()
+    set_topic_limit("gpu", "default", OPERATOR)
+    assert AuditRecord.objects.filter(action="topic").count() == records, "nothing was set, so nothing was done"
+
+
+def test_only_a_topic_that_there_is_has_a_default(kit):
+    with pytest.raises(NotFound, match="no topic 'mail'"):
+        set_topic_limit("mail", "default", OPERATOR)
+    with pytest.raises(Invalid, match="whole number"):
+        set_topic_limit("gpu", "loads", OPERATOR)
+    assert not Topic.objects.filter(pk="mail").exists()
 
 
 def test_a_limit_of_the_settings_holds_at_the_claim_and_can_be_raised(kit, settings):

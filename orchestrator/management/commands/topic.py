@@ -14,12 +14,15 @@ from orchestrator.management.people import facts, operator
 class Command(base.Command):
     """With ``--json`` the topic as ``GET /topics/{name}`` answers it."""
 
-    help = "Show a topic's cluster-wide limit, or set it: a number, 0 to pause, none for unlimited."
+    help = (
+        "Show a topic's cluster-wide limit, or set it: a number, 0 to pause, none for unlimited, "
+        "default to go back to what the settings or the definition say."
+    )
 
     def arguments(self, parser: CommandParser) -> None:
         """``NAME``, ``LIMIT``."""
         parser.add_argument("name")
-        parser.add_argument("limit", nargs="?", help="a whole number from 0, or none")
+        parser.add_argument("limit", nargs="?", help="a whole number from 0, none, or default")
         parser.add_argument("--reason", default="", help="why; kept in the audit trail")
 
     def run(self, **options: Any) -> None:
@@ -35,11 +38,13 @@ class Command(base.Command):
         self.emit(topic, text=facts(pairs))
 
 
-def _limit(text: str) -> int | None:
+def _limit(text: str) -> limits.Limit:
     if text.lower() in ("none", "unlimited"):
         return None
+    if text.lower() == limits.DEFAULT:
+        return limits.DEFAULT
     if not (text.isascii() and text.isdigit()):
-        raise base.UsageError(f"LIMIT {text!r} is not a whole number from 0, or none")
+        raise base.UsageError(f"LIMIT {text!r} is not a whole number from 0, none or default")
     return int(text)
 
 
