@@ -15,8 +15,11 @@ from typing import Any
 from django.core.cache import cache
 from django.db import connection
 
+from dashboard.queries.runs import workflow_names
+from dashboard.render import make_tag
 from orchestrator.core.metric_names import RUN_BUCKETS, RUN_DURATION_BUCKET, STEPS_WAITING_BUCKET, WAIT_BUCKETS
 from orchestrator.core.states import RunState
+from orchestrator.core.text import clean
 from orchestrator.engine.clock import record_now
 
 #: Hours that can be looked at.
@@ -29,7 +32,9 @@ USUAL_DAYS, LEAST_DAYS = 7, 2
 
 _HOURS = """
 SELECT hour, metric, labels->>'state', labels->>'le', sum(value) FROM workflow_rollup_hours
-WHERE hour >= %s AND metric = ANY(%s) GROUP BY 1, 2, 3, 4
+WHERE hour >= %(first)s AND metric = ANY(%(metrics)s)
+  AND (%(workflow)s = '' OR metric = %(waits)s OR labels->>'workflow' = %(workflow)s)
+GROUP BY 1, 2, 3, 4
 """
 _FAILED = """
 SELECT floor(extract(epoch FROM %s - hour) / 86400)::int AS day, sum(value) FROM workflow_rollup_hours
@@ -52,10 +57,16 @@ class Hour:
 
 @dataclass(frozen=True)
 class Charts:
-    """The hours of a period, oldest first; the last one is not over yet."""
+    """The hours of a period, oldest first; the last one is not over yet.
+
+    ``workflow``: whose runs are counted, empty for all; waits are those of all queues in either case. ``workflows``
+    can be chosen from.
+    """
 
     hours: list[Hour]
     period: int
+    workflow: str = ""
+    workflows: tuple[str, ...] = ()
 
     @property
     def totals(self) -> dict[str, int]:
@@ -112,14 +123,17 @@ class Failed:
         return self.usual is not None and self.today > max(2 * self.usual, self.usual + 3)
 
 
-def charts(given: str = "") -> Charts:
-    """The period of ``given`` hours; another number than those of :data:`PERIODS` gives 24. One query, kept a while."""
+def charts(given: str = "", workflow: str = "") -> Charts:
+    """The period of ``given`` hours; another number than those of :data:`PERIODS` gives 24. ``workflow`` narrows the
+    runs. Two queries, kept a while."""
     period = int(given) if given in {str(hours) for hours in PERIODS} else 24
+    workflow = clean(workflow, 200)
     last = record_now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    key = f"dashboard:charts:{period}:{last:%d%H}"
+    key = f"dashboard:charts:{period}:{last:%d%H}:{make_tag(workflow)}"
     kept: Charts | None = cache.get(key)
     if kept is None:
-        kept = Charts(_read(last - timedelta(hours=period - 1), last), period)
+        names = tuple(workflow_names())
+        kept = Charts(_read(last - timedelta(hours=period - 1), last, workflow), period, workflow, names)
         cache.set(key, kept, KEPT)
     return kept
 
@@ -144,12 +158,14 @@ def failed() -> Failed:
     return kept
 
 
-def _read(first: datetime, last: datetime) -> list[Hour]:
+def _read(first: datetime, last: datetime, workflow: str) -> list[Hour]:
     ended: dict[datetime, dict[str, int]] = defaultdict(lambda: dict.fromkeys(map(str, ENDED), 0))
     runs: dict[datetime, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     waits: dict[datetime, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with connection.cursor() as cursor:
-        cursor.execute(_HOURS, [first, [RUN_DURATION_BUCKET, STEPS_WAITING_BUCKET]])
+        metrics = [RUN_DURATION_BUCKET, STEPS_WAITING_BUCKET]
+        given = {"first": first, "metrics": metrics, "waits": STEPS_WAITING_BUCKET, "workflow": workflow}
+        cursor.execute(_HOURS, given)
         for hour, metric, state, le, value in cursor.fetchall():
             if metric == STEPS_WAITING_BUCKET:
                 waits[hour][le] += value

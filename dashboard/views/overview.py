@@ -23,14 +23,14 @@ def overview(request: HttpRequest) -> HttpResponse:
     page = read()
     context = {"page": page, "opening": opening(page), "periods": PERIODS}
     if not is_fragment(request):
-        context["charts"] = read_charts(request.GET.get("hours", ""))
+        context["charts"] = read_charts(request.GET.get("hours", ""), request.GET.get("workflow", ""))
     return live_page(request, "overview/index.html", context, tag=tag)
 
 
 @require_role("viewer")
 def charts(request: HttpRequest) -> HttpResponse:
     """The charts alone; for a region that asks again, what stands in it."""
-    context = {"charts": read_charts(request.GET.get("hours", "")), "periods": PERIODS}
+    context = {"charts": read_charts(request.GET.get("hours", ""), request.GET.get("workflow", "")), "periods": PERIODS}
     if is_fragment(request):
         response = render(request, "overview/charts.html", context)
         response["Cache-Control"] = "no-store"

@@ -125,3 +125,19 @@ def test_the_region_that_asks_again_gets_the_charts_alone(viewer):
     assert 'id="charts-data"' in region
     assert 'id="charts"' not in region
     assert 'id="charts"' in viewer.get("/").content.decode()
+
+
+def test_the_charts_of_one_workflow(viewer):
+    ended("done", 7, ago=3)
+    ended("failed", 5, ago=3, workflow="other & more")
+    wait = {"queue": "default", "le": "0.1"}
+    RollupHour.objects.create(metric=STEPS_WAITING_BUCKET, labels=wait, hour=hour(3), value=10)
+    one = charts.charts("24", "other & more")
+    assert (one.totals["done"], one.totals["failed"], one.hours[-4].wait_p50 is None) == (0, 5, False)
+    assert charts.charts("24").totals == {"done": 7, "failed": 5, "cancelled": 0}
+    assert sum(charts.charts("24", "nope\x00").totals.values()) == 0
+    html = viewer.get("/", {"workflow": "other & more", "hours": "72"}).content.decode()
+    assert "?hours=72&amp;workflow=other%20%26%20more" in html, "the region asks again for the same workflow"
+    assert '<option value="other &amp; more" selected>' in html
+    assert "hours=168&amp;workflow=other+%26+more#charts" in html or "workflow=other+%26+more&amp;hours=168#charts" in html
+    assert "per hour, of other &amp; more" in html
