@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from orchestrator.core.states import StepState
 from orchestrator.engine import transitions
-from orchestrator.engine.db import connect, sql
+from orchestrator.engine.db import SQL_DIR, connect, sql
 from orchestrator.engine.settle import close_attempts
 from orchestrator.engine.submit import submit, submit_many
 from orchestrator.engine.transitions import Closure, Ticket
@@ -149,4 +150,17 @@ def test_the_hot_statements_use_their_indexes(filled):
         text = plan(filled, name, params)
         if "Seq Scan on workflow_" in text or not any(index in text for index in indexes):
             problems.append(f"{name} does not use {indexes}:\n{text}")
+    assert not problems, "\n".join(problems)
+
+
+def test_every_statement_says_what_it_locks_and_by_which_index_it_finds(kit):
+    there = {row.indexname for row in kit.worker.conn.execute("SELECT indexname FROM pg_indexes").fetchall()}
+    problems = []
+    for path in sorted(SQL_DIR.glob("*.sql")):
+        head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("--"))
+        index = re.search(r"^-- Index: (.+)", head, re.MULTILINE)
+        if not re.search(r"^-- Lock order: .+", head, re.MULTILINE) or index is None:
+            problems.append(f"{path.name} lacks its lock order or its index")
+        elif unknown := set(re.findall(r"\bworkflow_\w+", index[1])) - there:
+            problems.append(f"{path.name} names {sorted(unknown)}, which do not exist")
     assert not problems, "\n".join(problems)

@@ -1,7 +1,8 @@
 -- Claims rows that need a topic's slot or a lock, as far as there is room; what finds none is parked (it holds no
 -- worker and is woken when room appears) or, where its policy says so, handed back as refused.
--- The topics and locks are locked already (lock_gates), and this statement sees every claim that was committed under
---   them: room is counted from the live claims, so nothing can leak and nothing can be released twice.
+-- This statement sees every claim that was committed under the topics and locks: room is counted from the live claims,
+--   so nothing can leak and nothing can be released twice.
+-- Lock order: topics and locks first (lock_gates), then steps, SKIP LOCKED.
 -- Index: workflow_steps_pkey, workflow_steps_topic, workflow_steps_lock.
 WITH candidates AS (
     SELECT s.id, s.topic, s.lock_name, coalesce(r.on_lock_conflict, i.policy) AS policy
@@ -31,11 +32,14 @@ WITH candidates AS (
     UPDATE workflow_steps s
     SET state = 'running', attempt = s.attempt + 1, token = (random() * 9007199254740991)::bigint,
         lease_id = %(lease)s, worker = %(worker)s, progress = NULL, note = NULL,
-        first_started_at = CASE WHEN s.started_at IS NULL THEN clock_timestamp() ELSE coalesce(s.first_started_at, clock_timestamp()) END, started_at = clock_timestamp()
+        -- after a retry (no start of this round yet) the first start is a new one
+        first_started_at = coalesce(CASE WHEN s.started_at IS NOT NULL THEN s.first_started_at END, clock_timestamp()),
+        started_at = clock_timestamp()
     FROM by_topic b
     WHERE s.id = b.id AND b.lock_free AND b.topic_free
-    RETURNING s.id, s.run_id, s.step, s.shard, s.ordinal, s.kind, s.attempt, s.max_attempts, s.generation, s.token, s.queue,
-              s.item::text AS item_text, s.undoes_id, extract(epoch FROM s.started_at - s.ready_at)::float8 AS waited
+    RETURNING s.id, s.run_id, s.step, s.shard, s.ordinal, s.kind, s.attempt, s.max_attempts, s.generation, s.token,
+              s.queue, s.item::text AS item_text, s.undoes_id,
+              extract(epoch FROM s.started_at - s.ready_at)::float8 AS waited
 ), parked AS (
     UPDATE workflow_steps s
     SET state = 'waiting', waiting_for = CASE WHEN b.lock_free THEN 'topic' ELSE 'lock' END,

@@ -30,12 +30,14 @@ WITH tickets AS (
         worker = %(worker)s,
         progress = NULL,
         note = NULL,
-        first_started_at = CASE WHEN s.started_at IS NULL THEN clock_timestamp() ELSE coalesce(s.first_started_at, clock_timestamp()) END,
+        -- after a retry (no start of this round yet) the first start is a new one
+        first_started_at = coalesce(CASE WHEN s.started_at IS NOT NULL THEN s.first_started_at END, clock_timestamp()),
         started_at = clock_timestamp()
     FROM picked p
     WHERE s.id = p.id
-    RETURNING s.id, s.run_id, s.step, s.shard, s.ordinal, s.kind, s.attempt, s.max_attempts, s.generation, s.token, s.queue,
-              s.item::text AS item_text, s.undoes_id, extract(epoch FROM s.started_at - s.ready_at)::float8 AS waited
+    RETURNING s.id, s.run_id, s.step, s.shard, s.ordinal, s.kind, s.attempt, s.max_attempts, s.generation, s.token,
+              s.queue, s.item::text AS item_text, s.undoes_id,
+              extract(epoch FROM s.started_at - s.ready_at)::float8 AS waited
 )
 SELECT c.*, r.definition_id, r.subject_id, r.deadline_at, r.on_deadline, r.labels::text AS labels_text,
        CASE WHEN pg_column_size(r.input) <= 4096 THEN r.input::text END AS input_text

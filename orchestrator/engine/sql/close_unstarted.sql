@@ -2,8 +2,9 @@
 -- After a failure those that never started are skipped, and those that were tried and waited for another attempt
 -- cancelled, all of them blocked; after a cancel or deadline those that were ready are cancelled.
 -- A step that waits for children is left: they are stopped too, and it ends with the last of them.
--- The run is locked; rows that a claim is taking right now are waited for and found running.
--- Index: workflow_steps_run_step_shard_key.
+-- Lock order: the run first (lock_runs), then its steps: rows that a claim is taking right now are waited for and found
+--   running.
+-- Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
 WITH changed AS (
     UPDATE workflow_steps s
     SET state = CASE WHEN s.state = 'pending' OR (%(reason)s = 'failure' AND s.attempt = 0) THEN 'skipped'

@@ -1,12 +1,14 @@
 -- Ends rows that no worker holds: a lock refused, a timer or approval that is over, children that have ended, a step
--- that a person skips. No attempt is spent. Their runs are locked.
+-- that a person skips. No attempt is spent.
 -- An attempt that had handed over to children ends here too, and goes into the history like any other that did not
 -- succeed; one that ended before it waited for something else is there already.
 -- Guard: the state they are ended from and, where given, what they wait for.
--- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key.
+-- Lock order: the runs first (lock_runs), then their steps; fan-outs are guarded by the lock of their run.
+-- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key, workflow_attempts_step_attempt_key.
 WITH changed AS (
     UPDATE workflow_steps s
-    SET state = e.state, cause = e.cause, error = CASE e.state WHEN 'done' THEN NULL ELSE coalesce(e.error::jsonb, s.error) END,
+    SET state = e.state, cause = e.cause,
+        error = CASE e.state WHEN 'done' THEN NULL ELSE coalesce(e.error::jsonb, s.error) END,
         output = coalesce(e.output::jsonb, s.output), waiting_for = NULL, waiting_name = NULL,
         progress = CASE e.state WHEN 'done' THEN 1 ELSE s.progress END, finished_at = clock_timestamp()
     FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(causes)s::text[], %(errors)s::text[], %(outputs)s::text[])
@@ -36,6 +38,7 @@ WITH changed AS (
     RETURNING f.run_id, f.step, f.total, f.open, f.done, f.skipped, f.failed, f.cancelled, f."window", c.n AS closed
 )
 SELECT ch.id, ch.run_id, ch.step, ch.shard, ch.kind, ch.state, ch.cause, ch.attempt, ch.undoes_id, ch.undoes_steps,
-       ch.error_text, ch.output_text, ch.output_ref, co.total, co.open, co.done, co.skipped, co.failed, co.cancelled, co."window", co.closed
+       ch.error_text, ch.output_text, ch.output_ref, co.total, co.open, co.done, co.skipped, co.failed,
+       co.cancelled, co."window", co.closed
 FROM changed ch
 LEFT JOIN counted co ON co.run_id = ch.run_id AND co.step = ch.step

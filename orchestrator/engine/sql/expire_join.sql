@@ -1,6 +1,7 @@
--- A fan-out whose join has waited long enough: what has not ended is cancelled or, if it never began, skipped. A handler
--- that still runs has lost its claim, so what it brings later is ignored; its attempt goes into the history.
--- The run is locked. Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
+-- A fan-out whose join has waited long enough: what has not ended is cancelled or, if it never began, skipped.
+-- A handler that still runs has lost its claim, so what it brings later is ignored; its attempt goes into the history.
+-- Lock order: the run first (lock_runs), then its steps; the fan-out is guarded by the lock of its run.
+-- Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key, workflow_attempts_step_attempt_key.
 WITH changed AS (
     UPDATE workflow_steps s
     SET state = CASE WHEN s.attempt > 0 THEN 'cancelled' ELSE 'skipped' END, cause = 'timeout',

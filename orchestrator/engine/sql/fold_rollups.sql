@@ -1,7 +1,7 @@
--- Purpose: adds a batch of increments to the counters and deletes them, so that a reader sees each exactly once. What the
--- charts show is also kept by the hour, for five weeks.
--- Locks: the increments taken (skipping those of another folder), then the counters in the order of (metric, labels).
--- Index: primary key of workflow_rollup_deltas; workflow_rollups_metric_labels_key; workflow_rollup_hours_hour_metric_key.
+-- Adds a batch of increments to the counters and deletes them, so that a reader sees each exactly once. What the charts
+-- show is also kept by the hour, for five weeks.
+-- Lock order: the increments taken, SKIP LOCKED, then the counters in the order of (metric, labels).
+-- Index: workflow_rollup_deltas_pkey, workflow_rollups_metric_labels_key, workflow_rollup_hours_hour_metric_key.
 WITH batch AS (
     SELECT id FROM workflow_rollup_deltas ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), taken AS (

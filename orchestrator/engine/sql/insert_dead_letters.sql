@@ -1,7 +1,8 @@
 -- One dead letter for each row that failed for good; a row that fails again reopens its own, with a count.
--- Index: the unique index on step_row_id.
-INSERT INTO workflow_dead_letters (run_id, step_row_id, workflow, version, step, shard, state, cause, error, fingerprint,
-                                   attempts, count, note)
+-- Lock order: the runs first (lock_runs), then dead letters, which are guarded by the lock of their run.
+-- Index: workflow_dead_letters_step_row_id_key.
+INSERT INTO workflow_dead_letters (run_id, step_row_id, workflow, version, step, shard, state, cause, error,
+                                   fingerprint, attempts, count, note)
 SELECT d.run_id, d.row_id, d.workflow, d.version, d.step, d.shard, 'open', d.cause, d.error::jsonb, d.fingerprint,
        d.attempts, 1, ''
 FROM unnest(%(runs)s::uuid[], %(rows)s::bigint[], %(workflows)s::text[], %(versions)s::int[], %(steps)s::text[],

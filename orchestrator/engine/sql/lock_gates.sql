@@ -1,6 +1,8 @@
 -- Locks the rows of topics and locks, making those that are new, before what holds them is counted: counting and
--- claiming in one statement let two through a limit of one. Lock order: after runs, topics by name, then locks by name.
+-- claiming in one statement let two through a limit of one.
 -- A topic's limit comes from the definition until somebody sets it at run time.
+-- Lock order: after runs: topics by name, then locks by name.
+-- Index: workflow_topics_pkey, workflow_locks_pkey.
 WITH topics AS (
     INSERT INTO workflow_topics (name, "limit", set_by)
     SELECT t.name, t.most, ''

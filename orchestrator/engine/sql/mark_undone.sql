@@ -1,5 +1,7 @@
 -- Notes on steps and shards that their undo has ended, well or not: a retry will run them again, under a new
--- idempotency key. The run is locked. Index: workflow_steps_pkey, workflow_steps_run_step_shard_key.
+-- idempotency key.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_steps_run_step_shard_key.
 UPDATE workflow_steps s
 SET undone_at = clock_timestamp()
 WHERE s.run_id = %(run)s AND s.kind = 'step' AND s.first_started_at IS NOT NULL AND s.undone_at IS NULL

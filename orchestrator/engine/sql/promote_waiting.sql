@@ -1,6 +1,7 @@
 -- Queues what waits for a topic's slot or a lock, as far as there is room now, the longest-waiting first.
--- The topics and locks are locked (lock_gates): whoever parks under them is seen here, so no wake-up is lost.
--- Rows of other runs are taken with SKIP LOCKED: one that is being cancelled is left alone.
+-- Whoever parks under the topics and locks is seen here, so no wake-up is lost.
+-- Lock order: topics and locks first (lock_existing_gates), then steps of any runs, SKIP LOCKED: one that is being
+--   cancelled is left alone.
 -- Index: workflow_steps_topic, workflow_steps_lock.
 WITH room AS (
     SELECT t.name, least(coalesce(t."limit", 2147483647) - (

@@ -1,5 +1,5 @@
 -- After a retry has made shards pending again: the counters of the run's fan-outs, from its rows.
--- The run is locked.
+-- Lock order: the run first (lock_runs), then its fan-outs.
 -- Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
 UPDATE workflow_fan_outs f
 SET open = c.open, done = c.done, skipped = c.skipped, failed = c.failed, cancelled = c.cancelled

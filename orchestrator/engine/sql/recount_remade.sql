@@ -1,5 +1,6 @@
 -- The counters of a fan-out that was remade, from its rows; its join waits anew.
--- The run is locked. Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
+-- Lock order: the run first (lock_runs), then its fan-out.
+-- Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
 UPDATE workflow_fan_outs f
 SET total = c.total, open = c.open, done = c.done, skipped = c.skipped, failed = c.failed, cancelled = c.cancelled,
     join_due_at = clock_timestamp() + %(join_timeout)s::float8 * interval '1 second'

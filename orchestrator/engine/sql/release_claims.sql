@@ -1,5 +1,8 @@
 -- Gives back rows that were claimed and never begun: queued again, the attempt not spent.
--- Guard: (state, attempt, token). Index: workflow_steps_pkey.
+-- Guard: (state, attempt, token).
+-- Lock order: the runs first (lock_runs), then their steps.
+-- Index: workflow_steps_pkey. (`was` comes as an array so that the planner does not take the small but churning index
+--   of running rows instead of the key.)
 UPDATE workflow_steps s
 SET state = 'queued', attempt = s.attempt - 1, token = NULL, lease_id = NULL, ready_at = now(),
     started_at = CASE WHEN s.attempt > 1 THEN s.started_at END,

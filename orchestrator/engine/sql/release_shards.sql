@@ -1,6 +1,7 @@
 -- Releases the next shards of a fan-out as others close, so that at most `window` are out at once; after a retry, also
 -- the rows of a step that has become ready again. Shards that are child runs wait for those instead of a worker.
--- The run is locked. Index: workflow_steps_pending (run_id, step, ordinal) WHERE state = 'pending'.
+-- Lock order: the runs first (lock_runs), then their steps.
+-- Index: workflow_steps_pending (run_id, step, ordinal) WHERE state = 'pending'.
 UPDATE workflow_steps s
 SET state = t.state, waiting_for = CASE t.state WHEN 'waiting' THEN 'children' END, waiting_name = NULL,
     ready_at = CASE t.state WHEN 'queued' THEN now() END

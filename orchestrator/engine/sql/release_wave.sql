@@ -1,5 +1,6 @@
 -- Queues the next wave of a run's compensations.
--- The run is locked. Index: workflow_steps_pending.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_steps_pending (run_id, step, ordinal) WHERE state = 'pending'.
 UPDATE workflow_steps s
 SET state = 'queued', ready_at = now()
 WHERE s.run_id = %(run)s AND s.kind = 'compensation' AND s.state = 'pending'

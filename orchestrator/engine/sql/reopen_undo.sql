@@ -1,6 +1,7 @@
--- An audited replay of one compensation that failed for good: it is queued again with a fresh budget, and its run, which
--- had ended with an incomplete undo, compensates until it has ended.
--- The run is locked. Index: workflow_steps_pkey, workflow_runs_pkey.
+-- An audited replay of one compensation that failed for good: it is queued again with a fresh budget, and its run,
+-- which had ended with an incomplete undo, compensates until it has ended.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_steps_pkey, workflow_runs_pkey.
 WITH reopened AS (
     UPDATE workflow_steps s
     SET state = 'queued', cause = NULL, error = NULL, finished_at = NULL, ready_at = clock_timestamp(), progress = NULL,

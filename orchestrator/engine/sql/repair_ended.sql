@@ -1,7 +1,8 @@
 -- For the doctor: a run that has ended has no open rows, says when it ended, and excludes nobody. What was left open is
 -- closed as a stop closes it: unreached rows skipped, those with a worker or a wait cancelled. Of a run that has not
 -- ended nothing is touched but a `finished_at` that it cannot have.
--- The run is locked. Index: workflow_runs_pkey, workflow_steps_run_step_shard_key.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_runs_pkey, workflow_steps_run_step_shard_key.
 WITH ended AS (
     SELECT id, coalesce(stop, 'failure') AS stop FROM workflow_runs
     WHERE id = %(run)s AND state IN ('done', 'failed', 'cancelled')

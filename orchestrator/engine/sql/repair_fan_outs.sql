@@ -1,5 +1,6 @@
 -- For the doctor: the counters of a run's fan-outs from the rows of its shards; a counter row that is missing is made.
--- The run is locked. Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
+-- Lock order: the run first (lock_runs), then its fan-outs.
+-- Index: workflow_steps_run_step_shard_key, workflow_fan_outs_run_step_key.
 INSERT INTO workflow_fan_outs (run_id, step, total, open, done, skipped, failed, cancelled, "window")
 SELECT s.run_id, s.step, count(*),
        count(*) FILTER (WHERE s.state IN ('pending', 'queued', 'running', 'waiting')),

@@ -1,7 +1,8 @@
 -- For a retry: rows that are to run again become pending, attempts go on with a fresh budget; one that was undone gets
 -- a new generation and with it a new idempotency key.
 -- What has started and was not undone is to be undone still, even if the run stops before it starts again.
--- The run is locked. Index: workflow_steps_pkey.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_steps_pkey.
 UPDATE workflow_steps s
 SET state = 'pending', cause = NULL, error = NULL, output = NULL, output_ref = NULL, progress = NULL, note = NULL,
     waiting_name = NULL,

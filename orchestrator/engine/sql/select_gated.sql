@@ -1,5 +1,6 @@
--- Queued rows of tickets that need a topic's slot or a lock, oldest first. Read without locks: the claim looks again.
--- Index: workflow_steps_queued.
+-- Queued rows of tickets that need a topic's slot or a lock, oldest first.
+-- Lock order: none: the claim (claim_gated) looks again.
+-- Index: workflow_steps_queued (run_id, step, ordinal) WHERE state = 'queued'.
 SELECT s.id, s.run_id, s.step, s.kind, s.topic, s.lock_name, r.definition_id
 FROM unnest(%(runs)s::uuid[], %(steps)s::text[], %(limits)s::int[]) AS t(run_id, step, most)
 CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
 -- Steps that wait for children, all of whose children have ended.
+-- Lock order: none: end_unclaimed decides by its guard who is first.
 -- Index: workflow_steps_waiting (waiting_for, ready_at) WHERE state = 'waiting'; workflow_runs_child.
 SELECT s.id, s.run_id
 FROM workflow_steps s

@@ -1,6 +1,6 @@
 -- Running attempts whose worker process has no live lease: killed, its host gone, or paused past its lease.
--- Read without locks; settle_steps decides by the fence who is first.
--- Index: workflow_steps_leased WHERE state = 'running'; workflow_leases_pkey.
+-- Lock order: none: settle_steps decides by the fence who is first.
+-- Index: workflow_steps_leased (lease_id) WHERE state = 'running'; workflow_leases_pkey.
 SELECT s.id, s.run_id, s.step, s.attempt, s.max_attempts, s.token, s.worker, 0::float8 AS delay
 FROM workflow_steps s
 LEFT JOIN workflow_leases l ON l.id = s.lease_id

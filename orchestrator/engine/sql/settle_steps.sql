@@ -1,10 +1,10 @@
 -- Closes attempts: the one statement that takes a row out of `running`, whatever ended the attempt.
 -- Guard: (state, attempt, token). A row that does not match was closed by somebody else, and nothing happens to it.
--- The runs are locked already (lock_runs), so `r.stop` is what it will be when this commits: after a stop no failed
---   attempt is tried again, and after a cancel or a passed deadline nothing fails any more, it is cancelled.
+-- `r.stop` is what it will be when this commits, since the runs are locked: after a stop no failed attempt is tried
+--   again, and after a cancel or a passed deadline nothing fails any more, it is cancelled.
 -- A wait without a delay is one for the child runs that the handler has submitted.
 -- The counters of the fan-outs go down by the rows really changed, aggregated (a row is updated once a statement).
--- Lock order: steps after their runs; fan-outs are guarded by the lock of their run.
+-- Lock order: the runs first (lock_runs), then their steps; fan-outs are guarded by the lock of their run.
 -- Index: workflow_steps_pkey, workflow_fan_outs_run_step_key. (`was` comes from a materialised row so that the planner
 --   does not take the small but churning index of running rows instead of the key.)
 WITH closing AS (
@@ -14,9 +14,9 @@ WITH closing AS (
     ) AS c(id, attempt, token, state, cause, delay, output, ref, error)
 ), decided AS MATERIALIZED (
     SELECT s.id, c.attempt, c.token, 'running'::text AS was, c.cause, c.delay, c.output, c.ref, c.error,
-           CASE WHEN r.stop IS NULL OR s.kind = 'compensation' OR c.state IN ('done', 'skipped') OR (c.state = 'waiting' AND c.delay IS NULL)
-                  OR (r.stop = 'failure' AND c.state = 'failed') THEN c.state
-                ELSE 'cancelled' END AS state,
+           CASE WHEN r.stop IS NULL OR s.kind = 'compensation' OR c.state IN ('done', 'skipped')
+                  OR (c.state = 'waiting' AND c.delay IS NULL) OR (r.stop = 'failure' AND c.state = 'failed')
+                THEN c.state ELSE 'cancelled' END AS state,
            r.stop
     FROM closing c
     JOIN workflow_steps s ON s.id = c.id
@@ -24,7 +24,8 @@ WITH closing AS (
 ), changed AS (
     UPDATE workflow_steps s
     SET state = l.state,
-        cause = CASE l.state WHEN 'cancelled' THEN CASE l.stop WHEN 'failure' THEN 'blocked' WHEN 'cancel' THEN 'cancelled'
+        cause = CASE l.state
+                WHEN 'cancelled' THEN CASE l.stop WHEN 'failure' THEN 'blocked' WHEN 'cancel' THEN 'cancelled'
                                                   ELSE 'deadline' END
                 ELSE l.cause END,
         waiting_for = CASE WHEN l.state <> 'waiting' THEN NULL WHEN l.delay IS NULL THEN 'children' ELSE 'retry' END,

@@ -1,6 +1,6 @@
 -- Starts the clock of runs that waited to start and may now: their delay is over, the runs they come after have ended,
--- and no run submitted before them holds what they exclude. In the order of submission.
--- SKIP LOCKED and a limit: a pass takes what it can.
+-- and no run submitted before them holds what they exclude. In the order of submission; a pass takes what it can.
+-- Lock order: runs by id, SKIP LOCKED, so a pass waits for nobody.
 -- Index: workflow_runs_delayed, workflow_runs_exclusive, workflow_runs_pkey.
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at)
 UPDATE workflow_runs r

@@ -1,5 +1,6 @@
--- The oldest tickets to publish; each relay takes others (SKIP LOCKED). Deleted here, pushed to Redis, then committed:
--- a crash between publishes them again under the same ids, which changes nothing.
+-- The oldest tickets to publish. Deleted here, pushed to Redis, then committed: a crash between publishes them again
+-- under the same ids, which changes nothing.
+-- Lock order: the tickets taken, SKIP LOCKED: each relay takes others.
 -- Index: workflow_outbox_pkey.
 DELETE FROM workflow_outbox o
 USING (SELECT id FROM workflow_outbox ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED) taken

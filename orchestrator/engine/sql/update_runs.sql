@@ -1,5 +1,7 @@
--- Writes what was decided about locked runs: their steps' letters, open rows, states.
--- The first cause and the first error stay. Index: workflow_runs_pkey.
+-- Writes what was decided about locked runs: their steps' letters, open rows, states. The first cause and the first
+-- error stay.
+-- Lock order: the runs, locked already (lock_runs).
+-- Index: workflow_runs_pkey.
 UPDATE workflow_runs r
 SET node_states = u.node_states,
     pending = r.pending + u.delta,

@@ -1,5 +1,6 @@
--- Makes rows ready whose retry is due; timers that are due are returned for closing instead.
--- SKIP LOCKED and a limit: a pass takes what it can, the next one the rest. A stopped run has no waiting rows left.
+-- Makes rows ready whose retry is due. A pass takes what it can, the next one the rest. A stopped run has no waiting
+-- rows left.
+-- Lock order: steps only, SKIP LOCKED, as claim_steps.
 -- Index: workflow_steps_due (ready_at) WHERE state = 'waiting'.
 WITH due AS (
     SELECT s.id
