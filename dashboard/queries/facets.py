@@ -1,4 +1,4 @@
-"""How many runs each state would leave, beside the other filters in force; bounded, and nothing when it takes long."""
+"""How many runs each choice would leave, beside the other filters in force; bounded, and nothing when it takes long."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from django.db import connection
 
 from dashboard.nav import BOUND
 from dashboard.render import make_tag
-from orchestrator.core.states import RUN_LIVE, RunState, Undo
+from orchestrator.core.states import RUN_LIVE, Cause, RunState, Undo
 from orchestrator.engine.find import RunFilters, TooBroad, matching, patiently
+from orchestrator.models import Definition
 
 #: Seconds that counting may take, and that an answer is kept.
 PATIENCE, KEPT = 0.5, 8
 LIVE = tuple(sorted(RUN_LIVE, reverse=True))
+#: Choices of one filter that are counted; those after them are offered without a number.
+COUNTED = 20
+#: Seconds that the counts of choices are kept: they stand still while the page is open.
+CHOICES_KEPT = 30
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,39 @@ def facets(filters: RunFilters) -> list[Facet]:
     ]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """An option of a filter's list. ``count`` is bounded; None: not counted, or it took too long."""
+
+    value: str
+    count: int | None
+
+
+#: Options by the filter's name.
+Choices = dict[str, list[Choice]]
+
+
+def choices(filters: RunFilters, workflows: list[str]) -> Choices:
+    """What workflow, version and cause can be set to, with what each would leave. At most two queries, kept a while.
+
+    Versions are offered for the workflow that is chosen. With a text to look for nothing is counted: it is dear.
+    """
+    offered: dict[str, list[Any]] = {"workflow": workflows, "cause": list(map(str, Cause)), "version": []}
+    if filters.workflow:
+        versions = Definition.objects.filter(workflow=filters.workflow).order_by("-version")
+        offered["version"] = list(versions.values_list("version", flat=True)[:500])
+    wanted = [
+        replace(filters, **{name: (value,) if name == "cause" else value})
+        for name, values in offered.items()
+        for value in values[:COUNTED]
+    ]
+    counts = iter([None] * len(wanted) if filters.q else _counts(wanted, CHOICES_KEPT))
+    return {
+        name: [Choice(str(value), next(counts) if at < COUNTED else None) for at, value in enumerate(values)]
+        for name, values in offered.items()
+    }
+
+
 def _changes(wanted: RunFilters) -> dict[str, str]:
     return {
         "state": ",".join(wanted.state),
@@ -60,12 +98,12 @@ def _changes(wanted: RunFilters) -> dict[str, str]:
     }
 
 
-def _counts(wanted: list[RunFilters]) -> list[int | None]:
+def _counts(wanted: list[RunFilters], seconds: int = KEPT) -> list[int | None]:
     key = f"dashboard:facets:{make_tag(*wanted)}"
     kept: list[int | None] | None = cache.get(key)
     if kept is None:
         kept = _count(wanted)
-        cache.set(key, kept, KEPT)
+        cache.set(key, kept, seconds)
     return kept
 
 

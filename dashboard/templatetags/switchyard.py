@@ -184,6 +184,12 @@ def many(count: int | None) -> str:
 
 
 @register.filter
+def is_among(value: str, options: list[Any]) -> bool:
+    """Whether a value of an address is one of the options offered, which have a ``value``."""
+    return any(option.value == value for option in options)
+
+
+@register.filter
 def plural(count: int, forms: str) -> str:
     """``{{ n|plural:"run is,runs are" }}``: the count and the form that fits it."""
     one, _, more = forms.partition(",")

@@ -14,11 +14,11 @@ from dashboard.access import actor_of, may, require_role
 from dashboard.queries import overdue as late
 from dashboard.queries import run_filters
 from dashboard.queries.bulk import link_to_all
-from dashboard.queries.facets import facets
+from dashboard.queries.facets import choices, facets
 from dashboard.queries.runs import listing, workflow_names
 from dashboard.queries.version import version_tag
 from dashboard.render import is_fragment, live_page, not_modified
-from dashboard.words import CAUSE, RUN
+from dashboard.words import RUN
 from orchestrator.core.errors import Invalid, SwitchyardError
 from orchestrator.core.states import StepState
 from orchestrator.engine.explain_words import upper_first
@@ -38,9 +38,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     context = {
         "found": found,
         "states": RUN,
-        "causes": CAUSE,
         "step_states": list(StepState),
-        "workflows": workflow_names(),
         "given": {name: request.GET.get(name, "") for name in run_filters.NAMES},
         "chips": [(name, value) for name in run_filters.NAMES for value in request.GET.getlist(name) if value],
         "may_act": may_act,
@@ -51,6 +49,8 @@ def runs(request: HttpRequest) -> HttpResponse:
     if not is_fragment(request):
         here = saved_views.filters_of(request.GET)
         kept = saved_views.all_views()
+        filters = run_filters.RunFilters() if found.problem else found.filters
+        context["choices"] = choices(filters, workflow_names())
         context |= {"saved": kept, "here": here, "is_saved": any(view.query == here for view in kept)}
         context["may_save"] = may(request.user, "support")
     return live_page(request, "runs/index.html", context, tag=tag, live=not found.filters.q)

@@ -6,7 +6,7 @@ import pytest
 
 from dashboard import nav
 from dashboard.queries import facets as module
-from dashboard.queries.facets import facets
+from dashboard.queries.facets import choices, facets
 from orchestrator.engine.find import RunFilters
 from tests.dashboard.conftest import many
 from tests.harness.factory import make
@@ -57,3 +57,40 @@ def test_what_takes_too_long_is_left_out(viewer, monkeypatch):
     bar = html.split('aria-label="How many in each state"')[1].split("</nav>")[0]
     assert "Failed" in bar
     assert 'class="n"' not in bar
+
+
+def chosen(name, **filters):
+    offered = choices(RunFilters(**filters), ["other", "video-upload"])
+    return {one.value: one.count for one in offered[name]}
+
+
+def test_workflow_version_and_cause_are_counted_beside_the_other_filters():
+    for stage in ("queued", "failed", "partial"):
+        make(stage, subject=stage)
+    assert chosen("workflow") == {"other": 0, "video-upload": 3}
+    assert chosen("workflow", workflow="video-upload") == chosen("workflow"), "the workflow does not narrow its own"
+    assert chosen("workflow", state=("failed",)) == {"other": 0, "video-upload": 2}
+    assert chosen("version") == {}
+    assert chosen("version", workflow="video-upload") == {"3": 3}
+    assert (chosen("cause")["error"], chosen("cause")["deadline"]) == (2, 0)
+    assert chosen("cause", subject_id="partial")["error"] == 1
+    assert set(chosen("workflow", q="part").values()) == {None}, "text is dear, so nothing is counted beside it"
+
+
+def test_the_lists_of_the_form_show_the_counts_and_keep_what_the_address_says(viewer):
+    make("failed", subject="a")
+    html = viewer.get("/runs/?workflow=video-upload&cause=error").content.decode()
+    assert '<option value="video-upload" selected>video-upload (1)</option>' in html
+    assert '<option value="error" selected>error (1)</option>' in html
+    assert '<option value="3">3 (1)</option>' in html
+    html = viewer.get("/runs/?workflow=gone").content.decode()
+    assert '<option value="gone" selected>gone</option>' in html
+    assert 'name="version" inputmode="numeric"' in html
+
+
+def test_choices_are_counted_up_to_the_bound_and_the_first_ones_only(monkeypatch):
+    monkeypatch.setattr(module, "BOUND", 5)
+    monkeypatch.setattr(module, "COUNTED", 2)
+    many(8)
+    offered = choices(RunFilters(), ["a", "video-upload", "z"])["workflow"]
+    assert [(one.value, one.count) for one in offered] == [("a", 0), ("video-upload", 6), ("z", None)]
