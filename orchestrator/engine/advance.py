@@ -16,6 +16,7 @@ from orchestrator.core.shards import MAX_ITEMS, shard_names
 from orchestrator.core.states import NODE_SATISFIED, Cause, NodeState, StepState
 from orchestrator.core.templates import MISSING, follow, render
 from orchestrator.core.text import NotStorable, to_json
+from orchestrator.engine.artifacts import ArtifactMissing
 from orchestrator.engine.closing import run_error
 from orchestrator.engine.edit import NewFanOut, NewStep, ReadOutput, RunEdit, Take
 from orchestrator.engine.plans import Node, Plan
@@ -43,7 +44,10 @@ def open_ready(edit: RunEdit, read: ReadOutput, take: Take = take_nothing) -> No
         node = edit.plan.nodes[edit.candidates.pop(0)]
         if edit.nodes[node.index] == NodeState.PENDING:
             if _is_ready(edit, node):
-                _open(edit, node, read, take)
+                try:
+                    _open(edit, node, read, take)
+                except ArtifactMissing as problem:  # nothing of the node has been opened yet
+                    _refuse(edit, node, Cause.ARTIFACT_MISSING, "ArtifactMissing", problem.message)
         elif edit.row.retries and edit.nodes[node.index] in NODE_SATISFIED and node.index not in passed:
             # A retry kept this step's result although one before it ran again; what comes behind may be ready now.
             passed.add(node.index)
@@ -75,7 +79,7 @@ def fail_for_what_was_left(edit: RunEdit) -> None:
 
 def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
     spec = node.spec
-    if spec.when is not None and not _holds(edit, spec.when, read):
+    if spec.when is not None and not _holds(edit, node, spec.when, read):
         if node.id in edit.existing:
             skip_existing(edit, node)
         else:
@@ -110,6 +114,7 @@ def _open(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
 
 
 def _open_plain(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None:
+    lock = _lock_name(edit, node, read)
     taken = 0 if edit.is_gated(node.id) else take(edit.plan, node, 1)
     edit.mark(node, NodeState.ACTIVE)
     edit.current_step = node.id
@@ -120,7 +125,7 @@ def _open_plain(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> None
             max_attempts=node.spec.retries + 1,
             queue=node.spec.queue,
             topic=node.spec.topic.name if node.spec.topic else None,
-            lock_name=_lock_name(edit, node, read),
+            lock_name=lock,
             token=new_token() if taken else None,
         )
     )
@@ -133,7 +138,7 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
         items = _items(edit, node, read)
         texts = [to_json(item, f"item {i}") for i, item in enumerate(items)]
     except (BadFanOut, NotStorable) as problem:
-        _refuse_fan_out(edit, node, str(problem))
+        _refuse(edit, node, Cause.INVALID_FAN_OUT, "InvalidFanOut", str(problem))
         return
     edit.current_step = node.id
     again = node.id in edit.existing
@@ -213,18 +218,24 @@ def _items(edit: RunEdit, node: Node, read: ReadOutput) -> list[Any]:
     return value
 
 
-def _refuse_fan_out(edit: RunEdit, node: Node, message: str) -> None:
-    error = json.dumps({"type": "InvalidFanOut", "message": message}, ensure_ascii=False)
+def _refuse(edit: RunEdit, node: Node, cause: Cause, kind: str, message: str) -> None:
+    """The step fails before any of it runs; shards that a retry had made pending are to run with the next one."""
+    error = json.dumps({"type": kind, "message": message}, ensure_ascii=False)
     if node.id in edit.existing:
-        skip_existing(edit, node)
-    edit.add(NewStep(node.id, StepState.FAILED, cause=Cause.INVALID_FAN_OUT, error=error))
+        skip_existing(edit, node, Cause.BLOCKED)
+    edit.add(NewStep(node.id, StepState.FAILED, cause=cause, error=error))
     if node.spec.on_error == "fail":
-        edit.fail(Cause.INVALID_FAN_OUT, run_error(error, node.id, ""))
+        edit.fail(cause, run_error(error, node.id, ""))
     edit.mark(node, NodeState.FAILED)
 
 
-def _holds(edit: RunEdit, condition: str, read: ReadOutput) -> bool:
-    value = lookup(edit, condition, read)
+def _holds(edit: RunEdit, node: Node, condition: str, read: ReadOutput) -> bool:
+    try:
+        value = lookup(edit, condition, read)
+    except ArtifactMissing:
+        if node.id in edit.existing and not node.is_fan_out:
+            return True  # it had begun before the retry, so it was decided then
+        raise
     return value is not MISSING and bool(value)
 
 

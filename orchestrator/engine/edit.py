@@ -58,13 +58,15 @@ class NewFanOut:
 class Remade:
     """A step of a retry whose rows are there. ``fan_out`` is what it is to be now, None where it is not to run at all.
 
-    ``changed`` says of each of its shards whether it has another item now; ``shift`` by how many open rows it grows.
+    ``changed`` says of each of its shards whether it has another item now; ``shift`` by how many open rows it grows;
+    ``cause`` why shards that are not to run now are skipped, None where they are not wanted any more.
     """
 
     step: str
     fan_out: NewFanOut | None
     changed: list[bool]
     shift: int
+    cause: Cause | None = None
 
 
 class Take(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import Kind, StepState
-from orchestrator.engine.artifacts import artifact_store
+from orchestrator.engine.artifacts import ArtifactMissing, artifact_store
 from orchestrator.engine.db import Connection, rows
 from orchestrator.engine.edit import ReadOutput
 from orchestrator.engine.plans import Node
@@ -28,15 +28,21 @@ def read_output(conn: Connection, run_id: UUID, step: str, fan_out: bool, kind: 
         ArtifactMissing: an output kept by reference is gone.
     """
     found = rows(conn, _OUTPUTS, [run_id, step, kind, StepState.DONE])
-    values = {row.shard: _value(row) for row in found}
+    values = {row.shard: _value(row, step) for row in found}
     if fan_out:
         return {shard: value for shard, value in values.items() if shard}
     return values.get("")
 
 
-def _value(row: Any) -> Any:
+def _value(row: Any, step: str) -> Any:
     if row.output_ref:
-        return artifact_store().load_output(row.output_ref)
+        try:
+            return artifact_store().load_output(row.output_ref)
+        except ArtifactMissing as problem:
+            of = f"{step} {row.shard}".strip()
+            raise ArtifactMissing(
+                f"the output of {of} is gone: {problem.message}; put it back, or retry the run from {step}"
+            ) from None
     return json.loads(row.output) if row.output is not None else None
 
 

@@ -107,7 +107,8 @@ def of_remade(run_id: UUID, made: Remade) -> Params:
     """For sql/remake_fan_out; without a fan-out nothing is wanted any more."""
     f = made.fan_out or NewFanOut(made.step, [], [], 0, 1, "", False, None, [], None)
     return {"run": run_id, "step": made.step, "shards": f.shards, "items": f.items, "locks": f.locks,
-            "changed": made.changed, "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic}  # fmt: skip
+            "changed": made.changed, "max_attempts": f.max_attempts, "queue": f.queue, "topic": f.topic,
+            "cause": made.cause}  # fmt: skip
 
 
 def of_recount(run_id: UUID, made: Remade) -> Params:

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.conf import settings
 
-from orchestrator.core.states import STEP_TERMINAL, StepState
+from orchestrator.core.states import STEP_TERMINAL, Cause, StepState
 from orchestrator.engine.closing import fan_out_letter
 from orchestrator.engine.edit import NewFanOut, Remade, RunEdit
 from orchestrator.engine.plans import Node
@@ -32,11 +32,11 @@ def reopen(edit: RunEdit, node: Node) -> None:
     edit.ticket(node.id, node.spec.queue, min(window, MAX_TICKETS))
 
 
-def skip_existing(edit: RunEdit, node: Node) -> None:
-    """The rows that were to run again are not needed any more."""
+def skip_existing(edit: RunEdit, node: Node, cause: Cause | None = None) -> None:
+    """The rows that were to run again are not needed any more; with ``blocked`` a later retry takes them up."""
     shift = -edit.existing.pop(node.id)
     edit.delta += shift
-    edit.remade.append(Remade(node.id, None, [], shift))
+    edit.remade.append(Remade(node.id, None, [], shift, cause))
 
 
 def reopen_fan_out(edit: RunEdit, node: Node, made: NewFanOut) -> bool:

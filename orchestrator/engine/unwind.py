@@ -8,12 +8,14 @@ then the ``on_failure`` entries in their order, each after the one before it.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason, Undo
 from orchestrator.core.text import to_json
 from orchestrator.engine import transitions
 from orchestrator.engine.advance import fail_for_what_was_left, open_ready, take_nothing
+from orchestrator.engine.artifacts import ArtifactMissing
 from orchestrator.engine.db import Connection, rows, sql
 from orchestrator.engine.edit import NewStep, ReadOutput, RunEdit, Take
 
@@ -185,7 +187,8 @@ def _finish_done(edit: RunEdit, read: ReadOutput) -> None:
     if len(last) == 1 and last[0].id in edit.outputs:
         edit.output, edit.output_ref = edit.outputs[last[0].id]
     else:
-        edit.output = _read_text(edit, read)
+        with suppress(ArtifactMissing):  # every step has ended well all the same
+            edit.output = _read_text(edit, read)
     edit.move(RunState.DONE, '{"state":"done"}')
 
 

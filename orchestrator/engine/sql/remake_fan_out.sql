@@ -1,14 +1,15 @@
 -- A retry has reached a fan-out (or a step that is not wanted any more, with no shards): shards whose item is gone and
 -- that were to run again are skipped, those whose item is another one are pending again under a new generation, new
 -- ones are made. Places are those of the new list. The counters are brought in line by recount_remade.
--- The run is locked. Index: workflow_steps_run_step_shard_key.
+-- Lock order: the run first (lock_runs), then its steps.
+-- Index: workflow_steps_run_step_shard_key.
 WITH wanted AS (
     SELECT w.shard, w.item, w.lock_name, w.changed, (w.n - 1)::int AS ordinal
     FROM unnest(%(shards)s::text[], %(items)s::text[], %(locks)s::text[], %(changed)s::bool[])
          WITH ORDINALITY AS w(shard, item, lock_name, changed, n)
 ), gone AS (
     UPDATE workflow_steps s
-    SET state = 'skipped', finished_at = clock_timestamp()
+    SET state = 'skipped', cause = %(cause)s, finished_at = clock_timestamp()
     WHERE s.run_id = %(run)s AND s.step = %(step)s AND s.kind = 'step' AND s.state = 'pending'
       AND s.shard NOT IN (SELECT w.shard FROM wanted w)
 ), moved AS (
