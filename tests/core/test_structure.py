@@ -6,6 +6,7 @@ Each law is tried below on a few lines that break it: a law that cannot fail pro
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection
 
 import pytest
@@ -86,6 +87,20 @@ def test_every_statement_is_used_and_every_used_one_is_there():
     there = {path.stem for path in files(".sql", under=("orchestrator/engine/sql",))}
     used = {name for path in sources() for name, _ in statement_names(tree_of(path))}
     assert sorted(used ^ there) == []
+
+
+def test_the_map_of_the_engine_names_every_file():
+    folder = ROOT / "orchestrator/engine"
+    text = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
+    there = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(there - {"__init__"} - set(re.findall(r"\w+", text))) == []
+
+
+def test_the_map_of_the_code_names_files_that_are_there():
+    named = re.findall(r"`((?:\w+/)+[\w.]*)`", (ROOT / "docs/code.md").read_text())
+    tops = (ROOT, ROOT / "orchestrator", ROOT / "orchestrator/engine")
+    assert len(named) > 20
+    assert [name for name in named if not any((top / name).exists() for top in tops)] == []
 
 
 def test_files_are_short():
