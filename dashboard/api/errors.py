@@ -116,14 +116,23 @@ def _invalid(problems: list[dict[str, Any]]) -> HttpResponse:
     elif kind in ("dict_type", "model_type", "model_attributes_type"):
         message = f"{where} must be a JSON object"
     else:
-        said = str(first["msg"]).removeprefix("Value error, ")
-        message = f"{where}: {said[:1].lower()}{said[1:]}"
+        # A field that takes several types has a problem for each of them.
+        same = [problem["msg"] for problem in problems if _path(problem["loc"][2:]) == path]
+        message = f"{where}: " + ", or ".join(dict.fromkeys(_said(text) for text in same))
     return error_response(422, "invalid", message, path or None)
+
+
+def _said(text: Any) -> str:
+    said = str(text).removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]
 
 
 def _path(loc: Iterable[str | int]) -> str:
     path = ""
     for part in loc:
+        # What the framework adds: the branch of a union (``constrained-str``), or that a key itself is meant.
+        if part == "[key]" or str(part).startswith(("constrained-", "literal[")):
+            break
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
     return path
 

@@ -24,6 +24,8 @@ class JsonErrors:
         """Answers the request."""
         if not request.path_info.startswith("/api/"):
             return self.get_response(request)
+        if request.method == "HEAD":
+            return self._head(request)
         response = _refuse(request) or self.get_response(request)
         if response.status_code < 400 or response.get("Content-Type", "").startswith("application/json"):
             return response
@@ -31,6 +33,15 @@ class JsonErrors:
         if "Allow" in response:
             answer["Allow"] = response["Allow"]
         return answer
+
+    def _head(self, request: HttpRequest) -> HttpResponse:
+        """What GET would answer, without the body but with its length."""
+        request.method = "GET"
+        response = self(request)
+        length = len(response.content)
+        response.content = b""
+        response["Content-Length"] = str(length)
+        return response
 
 
 def _refuse(request: HttpRequest) -> HttpResponse | None:

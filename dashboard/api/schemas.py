@@ -99,9 +99,16 @@ class Hold(Body):
 
 
 class Note(Body):
-    """A note, kept in the run's history."""
+    """A note, kept in the run's history. `reason` or `text` are taken for `note`."""
 
     note: Reason
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_name(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(("reason", "text")):
+            return {"note": next(iter(value.values()))}
+        return value
 
 
 class TopicLimit(Body):

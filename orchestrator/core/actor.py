@@ -20,6 +20,11 @@ class Actor:
     role: str
     groups: frozenset[str] = frozenset()
 
+    @property
+    def spoken(self) -> str:
+        """The name inside a text or payload: ``token:ci`` would be masked there like a secret, ``token ci`` is not."""
+        return self.name.replace("token:", "token ", 1) if self.name.startswith("token:") else self.name
+
 
 ENGINE = Actor("engine", "admin")
 

@@ -62,7 +62,9 @@ def done(facts: Facts) -> Told:
     letters = list(zip(facts.plan.nodes, run.node_states, strict=False))
     failed = [node.id for node, letter in letters if letter == NodeState.FAILED]
     skipped = [node.id for node, letter in letters if letter == NodeState.SKIPPED]
-    told.rest.append(f"{listed(failed)} failed and was passed over" if failed else "")
+    told.rest.append(
+        f"{listed(failed)} failed and {'was' if len(failed) == 1 else 'were'} passed over" if failed else ""
+    )
     told.rest.append(f"{listed(skipped)} {'was' if len(skipped) == 1 else 'were'} skipped" if skipped else "")
     if run.deadline_at is not None:
         left = (run.deadline_at - end).total_seconds()

@@ -121,8 +121,9 @@ class Facts:
     def focus(self) -> Step | None:
         """The open row to talk about first: of the undo while that runs, else the one in most trouble."""
         rows = Step.objects.filter(run=self.run, state__in=LIVE).defer(*_LIGHT)
-        if self.run.state == RunState.COMPENSATING and self.undo.open:
-            rows = rows.filter(kind=Kind.COMPENSATION)
+        # The rows may be newer than the run: one read as running may have begun to undo by now.
+        undoing = self.run.state == RunState.COMPENSATING and self.undo.open
+        rows = rows.filter(kind=Kind.COMPENSATION if undoing else Kind.STEP)
         return rows.annotate(rank=_RANK).order_by("rank", "ready_at", "ordinal", "id").first()
 
     @cached_property
@@ -170,7 +171,7 @@ class Facts:
     @cached_property
     def cancel(self) -> AuditRecord | None:
         """Who cancelled the run last, and why."""
-        return AuditRecord.objects.filter(run=self.run, action="cancel").exclude(actor="engine").last()
+        return AuditRecord.objects.filter(run=self.run, action__in=("cancel", "force")).exclude(actor="engine").last()
 
     def workers(self, queue: str) -> int:
         """Live worker processes that serve a queue."""

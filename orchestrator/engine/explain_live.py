@@ -62,8 +62,13 @@ def _fan_out(facts: Facts, row: Step) -> Told:
     tally = facts.steps[row.step]
     return Told(
         f"Running {row.step}, {shard_count(tally)}",
-        [_spread(tally) if tally.open > 1 else "", row_sentence(facts, row, row.shard or row.step)],
+        [_spread(tally) if tally.open > 1 else "", row_sentence(facts, row, _called(row))],
     )
+
+
+def _called(row: Step) -> str:
+    """The shard alone, ``480p``; but "1 waits" would be read as a count."""
+    return f"shard {row.shard}" if row.shard.isdigit() else row.shard or row.step
 
 
 def shard_count(tally: Tally) -> str:
@@ -123,7 +128,7 @@ def _otherwise(facts: Facts, row: Step) -> str:
     spec = facts.plan.by_id[row.step].spec
     if spec.does != "handler":
         return ""
-    name = row.shard or row.step
+    name = _called(row)
     left = row.max_attempts - row.attempt if row.state == StepState.WAITING else 0
     when = f"If {name} fails {number(left, 'more time')}" if left > 1 else f"If {name} fails"
     if left == 1:

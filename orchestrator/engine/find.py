@@ -177,7 +177,16 @@ def _plain(filters: RunFilters) -> Q:
 
 
 def _label(key: str, value: str) -> Q:
-    """The label has the value: as text, or as the number or truth value that the text spells."""
+    """The label has the value. What was cut at its first ``:`` or ``=`` may have had that sign in the key."""
+    found = _label_is(key, value)
+    for cut in [at for at, sign in enumerate(value) if sign in ":="][:8]:
+        for sign in ":=":
+            found |= _label_is(f"{key}{sign}{value[:cut]}", value[cut + 1 :])
+    return found
+
+
+def _label_is(key: str, value: str) -> Q:
+    """As text, or as the number or truth value that the text spells."""
     found = Q(labels__contains={key: value})
     try:
         typed = json.loads(value)

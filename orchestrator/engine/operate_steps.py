@@ -26,13 +26,13 @@ def approve_step(step_id: int, actor: Actor, reason: str) -> None:
         NotFound, NotAllowed, Invalid: no such step, neither in the group nor admin, no reason.
         Conflict: the step does not wait for an approval.
     """
-    output = json.dumps({"approved_by": actor.name, "reason": reason.strip()}, ensure_ascii=False)
+    output = json.dumps({"approved_by": actor.spoken, "reason": reason.strip()}, ensure_ascii=False)
     _answer(step_id, actor, reason, "approve", End(step_id, StepState.DONE, output=output))
 
 
 def reject_step(step_id: int, actor: Actor, reason: str) -> None:
     """Refuses an approval: the step has failed, with the reason as its error. Raises as :func:`approve_step`."""
-    message = f"rejected by {actor.name}: {reason.strip()}"
+    message = f"rejected by {actor.spoken}: {reason.strip()}"
     error = json.dumps({"type": "Rejected", "message": message}, ensure_ascii=False)
     _answer(step_id, actor, reason, "reject", End(step_id, StepState.FAILED, Cause.ERROR, error))
 

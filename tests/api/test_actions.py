@@ -97,6 +97,24 @@ def test_cancel_says_who_and_why(api: Caller) -> None:
     assert api.error("POST", f"/runs/{run.pk}/cancel", {"reason": "again"})[0] == 409
 
 
+@pytest.mark.parametrize("name", ["note", "reason", "text"])
+def test_a_note_by_any_of_its_names(api: Caller, name: str) -> None:
+    run = factory.make("done")
+    assert api("POST", f"/runs/{run.pk}/note", {name: "the customer called"})[0] == 200
+    assert AuditRecord.objects.get(run=run, action="note").reason == "the customer called"
+    assert api.error("POST", f"/runs/{run.pk}/note", {})[2] == "note"
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+def test_who_decided_is_not_masked_like_a_secret(api: Caller, decision: str) -> None:
+    run = factory.make("approving")
+    step = next(s for s in api("GET", f"/runs/{run.pk}")[1]["steps"] if s["step"] == "approve")
+    status, body = api("POST", f"/steps/{step['id']}/{decision}", {"reason": "so"}, role="admin")
+    assert status == 200
+    step = next(s for s in body["steps"] if s["step"] == "approve")
+    assert "token admin" in (step["output"]["approved_by"] if decision == "approve" else step["error"]["message"])
+
+
 @pytest.mark.parametrize("body", [{}, {"reason": ""}, {"reason": " "}, {"reason": 5}, {"reason": "x", "force": "yes"}])
 def test_cancel_needs_a_reason(api: Caller, body: dict[str, Any]) -> None:
     run = factory.make("queued")

@@ -112,3 +112,19 @@ def test_a_defect_is_a_json_500_without_internals(api: Caller, monkeypatch: pyte
     status, body = api("GET", "/runs")
     assert (status, body["error"]["code"]) == (500, "internal")
     assert "secret" not in body["error"]["message"]
+
+
+def test_a_field_of_several_types_and_a_bad_key_are_named_plainly(api: Caller) -> None:
+    start = {"workflow": "a", "subject_id": "x"}
+    assert api.error("POST", "/runs", {**start, "deadline": True})[2] == "deadline"
+    assert api.error("POST", "/runs", {**start, "labels": {"": "x"}})[2] == "labels."
+    assert api.error("PATCH", "/topics/gpu", {"limit": "2"})[2] == "limit"
+
+
+def test_head_answers_as_get_does_without_the_body(api: Caller) -> None:
+    bearer = {"HTTP_AUTHORIZATION": f"Bearer {api.tokens['viewer']}"}
+    full = api.client.get("/api/v1/runs", **bearer)
+    head = api.client.head("/api/v1/runs", **bearer)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head["Content-Length"] == str(len(full.content))
+    assert api.client.head("/api/v1/runs").status_code == 401

@@ -76,6 +76,13 @@ def test_times_are_read_with_and_without_an_offset(api: Caller, runs: dict[str, 
         assert stages(api, f"until={text}", runs) == {"overdue"}
 
 
+@pytest.mark.parametrize("query", ["a:b:c=d", "a:b=c=d"])
+def test_a_label_may_have_the_signs_that_part_it_from_its_value(api: Caller, query: str) -> None:
+    run = factory.make("done", subject="odd", labels={"a:b": "c=d"})
+    assert [item["id"] for item in api("GET", f"/runs?label={query}")[1]["items"]] == [str(run.pk)]
+    assert api("GET", "/runs?label=a:b:c=e")[1]["items"] == []
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -284,3 +284,17 @@ def test_a_definition_of_one_step_without_say() -> None:
 def test_a_run_longer_than_all_before_it_has_no_estimate() -> None:
     history(MIN_SAMPLE, 900)
     assert estimate(make("overdue")) is None
+
+
+def test_rows_newer_than_the_run_do_not_confuse_it() -> None:
+    run = make("compensating")
+    run.state = RunState.RUNNING  # read just before it began to undo
+    assert where(run).sentence
+
+
+def test_a_forced_cancel_names_who_and_why_too() -> None:
+    run = make("cancelled")
+    AuditRecord.objects.filter(run=run, action="cancel").delete()
+    AuditRecord.objects.create(run=run, action="force", actor="mara", role="operator", reason="it hangs")
+    assert "Cancelled by mara at" in where(run).sentence
+    assert "it hangs" in where(run).sentence
