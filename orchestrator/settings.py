@@ -41,7 +41,8 @@ if _environment.behind_proxy:  # one that sets these headers itself, and ends TL
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    # Its models register where the URL table is read: a worker or dispatcher need not import the pages.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
+admin.autodiscover()
+
 urlpatterns = [
     path("", include("dashboard.api.urls")),
     path("admin/", admin.site.urls),
