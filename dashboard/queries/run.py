@@ -11,6 +11,7 @@ from dashboard import words
 from dashboard.graph.draw import MAX_NODES, Picture, pictures
 from dashboard.graph.segments import Segment, segments
 from dashboard.graph.timeline import Timeline, timeline
+from dashboard.queries.run_find import Found
 from dashboard.queries.run_panel import Preview, preview
 from dashboard.queries.run_side import Armed, ErrorView, TrailEntry, armed, error_rows, errors, trail
 from dashboard.queries.run_steps import (
@@ -25,11 +26,13 @@ from dashboard.queries.run_steps import (
 )
 from dashboard.queries.run_tries import Tries, read_tries
 from dashboard.words import Look
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.actor import Actor
+from orchestrator.core.states import RunState, StepState, WaitingFor
 from orchestrator.engine.estimate import Estimate, at_risk, estimate, usual_lengths
 from orchestrator.engine.explain import Where, explain
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import clock, span
+from orchestrator.engine.operate_steps import may_answer
 from orchestrator.models import Run, Step
 
 
@@ -48,9 +51,10 @@ class Fact:
 
 @dataclass
 class RunPage:
-    """The view model of the page."""
+    """The view model of the page. ``failed_attempts``: those that did not succeed, undos among them."""
 
     run: Run
+    failed_attempts: int
     facts: Facts
     views: list[StepView]
     tries: Tries
@@ -66,10 +70,10 @@ class RunPage:
         """The moment that everything was read at."""
         return self.facts.now
 
-    @property
-    def waits_for_approval(self) -> bool:
-        """Whether somebody has to decide before the run goes on."""
-        return any(view.tally.waits["approval"] for view in self.views)
+    def may_approve(self, actor: Actor) -> bool:
+        """Whether the run waits for an approval that the actor may give or refuse."""
+        rows = [found.row for view in self.views if view.tally.waits["approval"] for found in view.rows]
+        return any(row.waiting_for == WaitingFor.APPROVAL and may_answer(actor, row.waiting_name) for row in rows)
 
     @property
     def live(self) -> bool:
@@ -151,13 +155,7 @@ class RunPage:
     @cached_property
     def attempts(self) -> int:
         """Attempts of all steps so far."""
-        return sum(view.attempts for view in self.views)
-
-    @property
-    def failed_attempts(self) -> int:
-        """Attempts that did not succeed, undos among them."""
-        found: int = self.run.failed_attempts  # type: ignore[attr-defined]
-        return found
+        return sum(view.tally.attempts for view in self.views)
 
     @cached_property
     def segments(self) -> list[Segment]:
@@ -236,7 +234,7 @@ class RunPage:
                 keep = view.begun or self.show == "all"
             if keep:
                 chosen.append((view, rows))
-        return sorted(chosen, key=lambda pair: -(pair[0].start or self.now).timestamp() if pair[0].begun else 1)
+        return sorted(chosen, key=lambda pair: -(pair[0].tally.start or self.now).timestamp() if pair[0].begun else 1)
 
     @property
     def input(self) -> Preview:
@@ -262,17 +260,20 @@ class RunPage:
 
 
 def run_page(
-    run: Run, *, show: str = "", panel: str = "", shards: str = "", state: str = "", after: int = -1
+    found: Found, *, show: str = "", panel: str = "", shards: str = "", state: str = "", after: int = -1
 ) -> RunPage:
     """Reads the page. ``show``: "", all, open, failed; ``panel``: the step opened; ``shards``: a fan-out to list."""
+    run = found.run
     facts, shown = Facts(run), first_of_each(run)
     facts.see(shown)
     listed = shards_of(facts, shards, state, after) if shards else None
-    tried = bool(run.failed_attempts)  # type: ignore[attr-defined]
-    tries = read_tries(run, [*shown, *(listed or []), *error_rows(facts)]) if tried else Tries(none=True)
+    tries = Tries(none=True)
+    if found.failed_attempts:
+        tries = read_tries(run, [*shown, *(listed or []), *error_rows(facts)])
     here = facts.steps[run.current_step].ready if run.current_step in facts.plan.by_id else None
     page = RunPage(
         run=run,
+        failed_attempts=found.failed_attempts,
         facts=facts,
         views=step_views(facts, usual_lengths(run.workflow, run.version), shown, tries),
         tries=tries,
@@ -282,7 +283,7 @@ def run_page(
         panel=panel,
         shards=None if listed is None else shard_page(facts, shards, state, listed, tries),
     )
-    if run.has_children:  # type: ignore[attr-defined]
+    if found.has_children:
         children = Run.objects.filter(parent_run=run).select_related("parent_step").defer("input", "output")
         page.children = list(children.order_by("id")[:20])
     return page

@@ -33,14 +33,15 @@ def open_undos(run: Run) -> list[DeadLetter]:
     return list(rows.order_by("id")[:UNDOS])
 
 
-def actions(run: Run, role: str, *, waits_for_approval: bool = False, alike: bool = False) -> list[Action]:
+def actions(run: Run, role: str, *, may_approve: bool = False, alike: bool = False) -> list[Action]:
     """What somebody with the role may do to the run in its present state, what is most likely right first.
 
-    ``alike``: other runs failed of the same cause, so that trying this one again is no remedy.
+    ``may_approve``: an approval waits that they may give. ``alike``: other runs failed of the same cause, so that
+    trying this one again is no remedy.
     """
     found: list[Action] = []
     if allows(role, "operator"):
-        found += _of_operators(run, waits_for_approval, alike)
+        found += _of_operators(run, may_approve, alike)
     if allows(role, "admin") and run.compensation == Undo.PARTIAL:
         found.append(Action("Settle…", reverse("run-settle", args=[run.id]), "check"))
     if allows(role, "support"):
@@ -49,7 +50,7 @@ def actions(run: Run, role: str, *, waits_for_approval: bool = False, alike: boo
     return found
 
 
-def _of_operators(run: Run, waits_for_approval: bool, alike: bool) -> list[Action]:
+def _of_operators(run: Run, may_approve: bool, alike: bool) -> list[Action]:
     def at(name: str) -> str:
         return reverse(f"run-{name}", args=[run.id])
 
@@ -65,7 +66,7 @@ def _of_operators(run: Run, waits_for_approval: bool, alike: bool) -> list[Actio
     if run.stop:
         return [Action("Force…", f"{at('cancel')}?force=1", "ban", "danger")]
     found = []
-    if waits_for_approval:
+    if may_approve:
         found.append(Action("Approve…", f"{reverse('approvals')}?run={run.id}", "stamp", "primary grow"))
     if run.deadline_at is not None:
         found.append(Action("Extend…", at("extend"), "clock-plus", "grow"))

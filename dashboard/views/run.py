@@ -42,16 +42,16 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     )
     context = {
         "page": page,
-        "run": found,
+        "run": found.run,
         "panel": panel(page.facts, page.views, get["step"], get["shard"], actor, page.tries) if get["step"] else None,
         "panel_missing": get["step"],
         "actions": actions(
-            found,
+            found.run,
             actor.role,
-            waits_for_approval=page.waits_for_approval,
+            may_approve=page.may_approve(actor),
             alike=any(error.similar for error in page.errors),
         ),
-        "artifacts": artifacts.of_run(found.id),
+        "artifacts": artifacts.of_run(found.run.id),
         "back": request.get_full_path(),
     }
     return live_page(request, "run/index.html", context, tag=tag)

@@ -66,8 +66,8 @@ class Command(BaseCommand):
         self.stdout.write(text)
 
     def note(self, text: str) -> None:
-        """Says on stderr what is going on."""
-        self.stderr.write(text, self.style.NOTICE if self.stderr.isatty() else str)
+        """Says on stderr what is going on. Without a colour: Django's for notices is the red of errors."""
+        self.stderr.write(text, str)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Django's hook: the command's own arguments, its own options, and ``--json``."""

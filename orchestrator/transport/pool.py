@@ -166,7 +166,8 @@ class Pool:
             os.waitpid(child.pid, 0)
         held = child.board.read()
         if held.items:
-            log.warning("worker process %s died holding %s attempts", child.name, len(held.items))
+            count = len(held.items)
+            log.warning("worker process %s died holding %s attempt%s", child.name, count, "" if count == 1 else "s")
         if held.running:
             self._close(child, held.running)
         # The death is put down to the item that ran. Those that had ended are not to blame; they run once more.

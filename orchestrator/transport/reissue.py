@@ -65,16 +65,20 @@ class Reissuer:
     def __init__(self, client: Redis) -> None:
         self._client = client
         self._suspects: set[TicketRef] = set()
+        self._known = False
 
     def if_emptied(self, conn: Connection) -> int:
         """Redis no longer holds our sentinel: it was emptied or replaced, and every queued step gets a ticket."""
+        known, self._known = self._known, True
         if self._client.exists(SENTINEL):
             return 0
         found = rows(conn, _QUEUED, {"age": 0, "limit": 1_000_000})
         count = publish(self._client, _refs(found), again=True)
         self._client.set(SENTINEL, "1")
-        if count:
+        if count and known:
             log.warning("Redis was emptied: %s tickets issued again", count)
+        elif count:  # the first look since this dispatcher started: a new Redis is no alarm
+            log.info("Redis held no tickets when this dispatcher started: %s issued", count)
         return count
 
     def stale(self, conn: Connection) -> int:

@@ -115,6 +115,14 @@ def test_who_may_and_what_is_refused(verb: str, sign_in: SignIn, editor: Client)
     assert asked(run).state == "waiting"
 
 
+def test_the_page_of_the_run_offers_it_to_those_who_may(editor: Client) -> None:
+    run = make("approving")
+    offer = f"/approvals/?run={run.id}"
+    assert offer in text(editor, f"/runs/{run.id}/")
+    User.objects.get(username="operator").groups.remove(Group.objects.get(name="editors"))
+    assert offer not in text(editor, f"/runs/{run.id}/")
+
+
 def test_an_operator_outside_the_group_is_refused(sign_in: SignIn) -> None:
     run = make("approving")
     answer = sign_in("operator").post(f"/steps/{asked(run).pk}/approve/", {"reason": "x"})

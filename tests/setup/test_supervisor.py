@@ -103,3 +103,28 @@ def _lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+UNDER_MAKE = """
+import time
+from orchestrator.services.tether import make_was_interrupted
+print("before:", make_was_interrupted(), flush=True)
+end = time.monotonic() + 30
+while not make_was_interrupted() and time.monotonic() < end:
+    time.sleep(0.05)
+print("after:", make_was_interrupted(), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the signals of another process")
+def test_a_sigint_for_make_alone_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(UNDER_MAKE)
+    (tmp_path / "Makefile").write_text(f"run:\n\t@exec {sys.executable} program.py\n")
+    make = subprocess.Popen(
+        ["make", "run"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(PROJECT)}, stdout=subprocess.PIPE, text=True
+    )
+    assert make.stdout is not None
+    assert make.stdout.readline() == "before: False\n"
+    os.kill(make.pid, signal.SIGINT)
+    said, _ = make.communicate(timeout=40)
+    assert said == "after: True\n"

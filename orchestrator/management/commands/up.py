@@ -23,7 +23,7 @@ from orchestrator.management import base
 from orchestrator.services.autostart import migrate_private
 from orchestrator.services.process import port_is_free
 from orchestrator.services.supervisor import Child, Supervisor
-from orchestrator.services.tether import die_with_parent
+from orchestrator.services.tether import die_with_parent, make_was_interrupted
 
 MANAGE = str(Path(settings.BASE_DIR) / "manage.py")
 #: Name that ``services.ensure`` gives a server -> name that ``services.stop`` takes.
@@ -135,7 +135,12 @@ class Command(base.Command):
         ]
 
     def _watch(self) -> None:
-        """Private servers are no children: they outlive us when they were there before. Start them if they fall."""
+        """Private servers are no children: they outlive us when they were there before. Start them if they fall.
+
+        And a make that was told to stop waits for us.
+        """
+        if make_was_interrupted():
+            return self.supervisor.stop()
         try:
             for name in services.ensure().started:
                 self.supervisor.say("servers", f"{name} had stopped; started again")
