@@ -52,6 +52,10 @@ class JoinSpec(_Spec):
     count: int | None
     percent: int | None
 
+    def needed(self, total: int) -> int:
+        """Of ``total`` shards, how many ``at_least`` asks for; a percentage is rounded up."""
+        return -(-total * self.percent // 100) if self.percent is not None else min(self.count or 0, total)
+
 
 class TopicSpec(_Spec):
     """A cluster-wide limit; ``limit`` None: as set at run time, else unlimited."""

@@ -22,14 +22,15 @@ def close_node(edit: RunEdit, row: Any) -> None:
     if node.is_fan_out and row.shard:
         _close_shard(edit, node, row)
     elif row.state in (StepState.FAILED, StepState.REJECTED):
-        _close_failed(edit, node, row, NodeState.FAILED)
+        _fail_unless_allowed(edit, node, row)
+        edit.mark(node, NodeState.FAILED)
     else:
         edit.mark(node, _LETTERS[row.state])
 
 
 def _close_shard(edit: RunEdit, node: Node, row: Any) -> None:
     if row.state in (StepState.FAILED, StepState.REJECTED) and not _may_go_on(node, row):
-        _stop_or_go_on(edit, node, row)
+        _fail_unless_allowed(edit, node, row)
     if row.open == 0 and edit.nodes[node.index] == NodeState.ACTIVE:
         edit.mark(node, fan_out_letter(edit, node, row))
     elif not edit.stopping and edit.released.get(node.id, 0) < row.open + row.closed - row.window:
@@ -54,27 +55,16 @@ def _may_go_on(node: Node, row: Any) -> bool:
     if join.mode == "settled":
         return True
     if join.mode == "at_least":
-        return bool(row.failed <= row.total - _needed(node, row.total))
+        return bool(row.failed <= row.total - join.needed(row.total))
     return False
 
 
 def _enough(node: Node, row: Any) -> bool:
-    return node.spec.join.mode != "at_least" or row.done + row.skipped >= _needed(node, row.total)
+    return node.spec.join.mode != "at_least" or row.done + row.skipped >= node.spec.join.needed(row.total)
 
 
-def _needed(node: Node, total: int) -> int:
-    join = node.spec.join
-    if join.percent is not None:
-        return -(-total * join.percent // 100)
-    return min(join.count or 0, total)
-
-
-def _close_failed(edit: RunEdit, node: Node, row: Any, letter: NodeState) -> None:
-    _stop_or_go_on(edit, node, row)
-    edit.mark(node, letter)
-
-
-def _stop_or_go_on(edit: RunEdit, node: Node, row: Any) -> None:
+def _fail_unless_allowed(edit: RunEdit, node: Node, row: Any) -> None:
+    """The run fails with its step, but for ``on_error: continue``."""
     if node.spec.on_error == "fail":
         edit.fail(Cause(row.cause), run_error(row.error_text, row.step, row.shard))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -12,11 +12,9 @@ from django.conf import settings
 from orchestrator.core import metric_names
 from orchestrator.core.fingerprint import fingerprint
 from orchestrator.core.states import DeadLetterState, RunState, StepState
+from orchestrator.engine.claims import Closure
 from orchestrator.engine.db import Connection, put, sql
 from orchestrator.engine.edit import Audit, RunEdit
-
-if TYPE_CHECKING:
-    from orchestrator.engine.transitions import Closure
 
 #: Increments by (metric, labels as JSON text).
 Counters = dict[tuple[str, str], float]
@@ -27,12 +25,12 @@ def insert_audit(conn: Connection, records: Sequence[tuple[UUID, Audit]]) -> Non
     if records:
         params = {
             "runs": [run for run, _ in records],
-            "actions": [a.action for _, a in records],
-            "actors": [a.actor for _, a in records],
-            "roles": [a.role for _, a in records],
-            "reasons": [a.reason for _, a in records],
-            "befores": [a.before for _, a in records],
-            "afters": [a.after for _, a in records],
+            "actions": [record.action for _, record in records],
+            "actors": [record.actor for _, record in records],
+            "roles": [record.role for _, record in records],
+            "reasons": [record.reason for _, record in records],
+            "befores": [record.before for _, record in records],
+            "afters": [record.after for _, record in records],
         }
         put(conn, sql("insert_audit"), params)
 
@@ -86,7 +84,7 @@ def count_run(counters: Counters, edit: RunEdit) -> None:
 
 
 def count(counters: Counters, metric: str, labels: dict[str, str], value: float = 1) -> None:
-    """Adds to a counter that is appended with the next :func:`write`."""
+    """Adds to a counter that the next :func:`append_counters` appends."""
     key = (metric, json.dumps(labels, sort_keys=True))
     counters[key] = counters.get(key, 0) + value
 
@@ -118,10 +116,12 @@ def insert_outbox(conn: Connection, tickets: Sequence[tuple[UUID, int, str, str,
              "tickets": counts, "gated": gated})  # fmt: skip
 
 
-def close_dead_letters(conn: Connection, step_rows: list[int], state: DeadLetterState, note: str) -> None:
-    """Closes the open dead letters of these rows."""
+def close_dead_letters(
+    conn: Connection, step_rows: list[int], state: DeadLetterState, note: str, was: str = DeadLetterState.OPEN
+) -> None:
+    """Closes the dead letters of these rows that are open (or ``was``)."""
     query = """
         UPDATE workflow_dead_letters SET state = %s, closed_at = clock_timestamp(),
                note = CASE WHEN %s = '' THEN note ELSE %s END
-        WHERE step_row_id = ANY(%s) AND state = 'open'"""
-    put(conn, query, [state, note, note, step_rows])
+        WHERE step_row_id = ANY(%s) AND state = %s"""
+    put(conn, query, [state, note, note, step_rows, was])

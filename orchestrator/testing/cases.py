@@ -136,7 +136,7 @@ def _tolerates(spec: StepSpec, baseline: Outcome) -> bool:
     total = sum(row.step == spec.id and row.kind == Kind.STEP for row in baseline.rows)
     if spec.join.mode == "settled":
         return True
-    needed = -(-total * spec.join.percent // 100) if spec.join.percent is not None else min(spec.join.count or 0, total)
+    needed = spec.join.needed(total)
     return total - 1 >= needed
 
 
