@@ -122,8 +122,8 @@ def _closure(conn: Connection, row: Any, cause: Cause, worker: str) -> Closure:
         # Of a compensation only force gets here, and its undo has failed; of a step the run's stop says which.
         state = StepState.FAILED if row.kind == "compensation" else StepState.CANCELLED
         return Closure(row.run_id, row.id, row.attempt, row.token, state, cause, None, error=error)
-    failures = max(1, row.attempt - (row.max_attempts - spec.retries - 1))
-    ending = after_failure(cause, row.attempt, row.max_attempts, retry_delay(spec, failures))
+    delay = retry_delay(spec, row.attempt, row.max_attempts)
+    ending = after_failure(cause, row.attempt, row.max_attempts, delay)
     return Closure(row.run_id, row.id, row.attempt, row.token, ending.state, ending.cause, ending.delay, error=error)
 
 

@@ -99,10 +99,11 @@ class Plan:
         return seen
 
 
-def retry_delay(spec: StepSpec | CompensateSpec, failures: int) -> float:
-    """Seconds until the attempt after the ``failures``-th failed one."""
+def retry_delay(spec: StepSpec | CompensateSpec, attempt: int, max_attempts: int) -> float:
+    """Seconds to wait after an attempt that failed. A retry by a person gave a fresh budget: backoff begins anew."""
+    spent_before = max_attempts - (spec.retries + 1)
     b = spec.backoff
-    return backoff_delay(failures, first=b.first, factor=b.factor, maximum=b.max, jitter=b.jitter)
+    return backoff_delay(max(1, attempt - spent_before), first=b.first, factor=b.factor, maximum=b.max, jitter=b.jitter)
 
 
 _plans: dict[int, Plan] = {}

@@ -16,7 +16,8 @@ from uuid import UUID
 
 import psycopg
 
-from orchestrator.core.states import Cause, StepState, StopReason
+from orchestrator.core.lifecycle import after_failure
+from orchestrator.core.states import Cause, StopReason
 from orchestrator.engine import history, transitions
 from orchestrator.engine.db import Connection, in_transaction, put, rows, sql
 from orchestrator.engine.edit import RunEdit
@@ -32,20 +33,11 @@ log = logging.getLogger("switchyard.recover")
 LIMIT = 500
 
 
-def lost_closure(row: Any, cause: Cause, message: str) -> Closure:
-    """The end of an attempt (a row of sql/select_claims) whose worker did not live to tell it."""
-    error = json.dumps({"type": "WorkerLost" if cause is Cause.WORKER_LOST else "Timeout", "message": message})
-    if row.attempt >= row.max_attempts:
-        return Closure(row.run_id, row.id, row.attempt, row.token, StepState.FAILED, cause, None, error=error)
-    delay = 0.0 if cause is Cause.WORKER_LOST else float(row.delay or 0.0)
-    return Closure(row.run_id, row.id, row.attempt, row.token, StepState.WAITING, cause, delay, error=error)
-
-
 def reap_lost(conn: Connection, limit: int = LIMIT) -> int:
     """Closes running attempts whose worker process holds no live lease; returns how many."""
     found = rows(conn, sql("select_lost"), {"limit": limit})
     closed = 0
-    for closure in [lost_closure(r, Cause.WORKER_LOST, _lost_message(r)) for r in found]:
+    for closure in map(_lost_closure, found):
         closed += safely(closure.run_id, partial(_close, conn, closure))
     if found:
         log.warning("%s attempts of lost workers closed", closed)
@@ -57,8 +49,12 @@ def _close(conn: Connection, closure: Closure) -> int:
     return close_attempts(conn, [closure]).changed
 
 
-def _lost_message(row: Any) -> str:
-    return f"worker {row.worker} stopped answering while it ran this attempt (process killed, host lost or paused)"
+def _lost_closure(row: Any) -> Closure:
+    """The end of an attempt (a row of sql/select_lost) whose worker did not live to tell it."""
+    message = f"worker {row.worker} stopped answering while it ran this attempt (process killed, host lost or paused)"
+    error = json.dumps({"type": "WorkerLost", "message": message})
+    ending = after_failure(Cause.WORKER_LOST, row.attempt, row.max_attempts, 0.0)
+    return Closure(row.run_id, row.id, row.attempt, row.token, ending.state, ending.cause, ending.delay, error=error)
 
 
 def wake_due(conn: Connection, limit: int = LIMIT) -> int:

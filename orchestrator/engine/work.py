@@ -10,9 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.durations import BadDuration, parse_duration
-from orchestrator.core.lifecycle import Ending, after_failure
+from orchestrator.core.lifecycle import CANCELLED, SKIPPED, Ending, after_failure
 from orchestrator.core.outcomes import Cancelled, Fail, Retry, Skip
-from orchestrator.core.states import Cause, StepState
+from orchestrator.core.states import Cause, Kind
 from orchestrator.core.text import clean, describe_exception
 from orchestrator.definitions.spec import CompensateSpec, StepSpec
 from orchestrator.engine.artifacts import ArtifactMissing
@@ -29,7 +29,7 @@ class Work:
     run_id: UUID
     step: str
     shard: str
-    kind: str
+    kind: Kind
     attempt: int
     max_attempts: int
     generation: int
@@ -57,9 +57,9 @@ class Work:
 def from_claim(row: Any, plan: Plan) -> Work:
     """Work of a row of sql/claim_steps."""
     return Work(
-        row.id, row.run_id, row.step, row.shard, row.kind, row.attempt, row.max_attempts, row.generation, row.token,
-        row.item_text, row.input_text, row.labels_text, row.subject_id, row.deadline_at, row.on_deadline, row.undoes_id,
-        plan,
+        row.id, row.run_id, row.step, row.shard, Kind(row.kind), row.attempt, row.max_attempts, row.generation,
+        row.token, row.item_text, row.input_text, row.labels_text, row.subject_id, row.deadline_at, row.on_deadline,
+        row.undoes_id, plan,
     )  # fmt: skip
 
 
@@ -82,8 +82,7 @@ def failure(
 ) -> Closure:
     """A failed attempt: it waits for the next try while tries are left."""
     if delay is None:
-        budget_start = work.max_attempts - work.spec.retries - 1
-        delay = retry_delay(work.spec, max(1, work.attempt - budget_start))
+        delay = retry_delay(work.spec, work.attempt, work.max_attempts)
     ending = after_failure(cause, work.attempt, work.max_attempts, delay, permanent=permanent)
     return closure(work, ending, error=json.dumps(error, ensure_ascii=False))
 
@@ -91,9 +90,9 @@ def failure(
 def from_exception(work: Work, exc: BaseException, *, cancel_seen: bool) -> Closure:
     """What an exception of a handler makes of its attempt (CONTRACT: Retry, Fail, Skip, Cancelled, any other)."""
     if isinstance(exc, Skip):
-        return closure(work, Ending(StepState.SKIPPED), error=_told(exc))
+        return closure(work, SKIPPED, error=_told(exc))
     if isinstance(exc, Cancelled) and cancel_seen:
-        return closure(work, Ending(StepState.CANCELLED, Cause.CANCELLED))
+        return closure(work, CANCELLED)
     error = describe(exc)
     if isinstance(exc, Fail):
         return failure(work, Cause.ERROR, error, permanent=True)
