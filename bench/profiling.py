@@ -38,7 +38,8 @@ FROM pg_stat_user_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY n_
 
 def main() -> None:
     """Prints to stdout; the measurement itself goes to stderr."""
-    p = argparse.ArgumentParser(prog="python -m bench.profiling", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    about = (__doc__ or "").partition("\n")[0]
+    p = argparse.ArgumentParser(prog="python -m bench.profiling", description=about)
     p.add_argument("workloads", nargs="+", choices=list(WORKLOADS), metavar="WORKLOAD", help=", ".join(WORKLOADS))
     p.add_argument("--many", action="store_true", help="submit_many instead of one call a run")
     p.add_argument("--scale", type=float, default=1.0, help="multiplies the number of runs")

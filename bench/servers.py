@@ -98,7 +98,7 @@ class Servers:
         """``{postgresql, valkey, filesystem, commits_per_s}``; the last is how fast one client commits to the disk."""
         assert self._folder
         with psycopg.connect(self.postgres.url, autocommit=True) as connection:
-            version = str(connection.execute("SHOW server_version").fetchone()[0])  # type: ignore[index]
+            (version,) = connection.execute("SHOW server_version").fetchall()[0]
             rate = _commit_rate(connection)
         with redis.Redis.from_url(self._servers()[1].url) as client:
             info: Any = client.info("server")

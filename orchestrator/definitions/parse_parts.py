@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from orchestrator.core.shards import MAX_ITEMS
+from orchestrator.core.states import Kind
 from orchestrator.definitions.errors import Problems
 from orchestrator.definitions.fields import DOTTED, MAX_RETRIES, Fields, show
 from orchestrator.definitions.load import Map, Seq
@@ -32,7 +33,7 @@ class HandlerUse:
     """A handler's name where the definition uses it. ``where`` begins a message about it."""
 
     handler: str
-    kind: Literal["step", "compensation"]
+    kind: Kind
     line: int
     where: str
 
@@ -120,7 +121,7 @@ def compensation(
     }
     inner.finish()
     if handler:
-        context.handlers.append(HandlerUse(handler, "compensation", inner.line("handler"), f"{fields.where}`{key}`"))
+        context.handlers.append(HandlerUse(handler, Kind.COMPENSATION, inner.line("handler"), f"{fields.where}`{key}`"))
     return draft
 
 

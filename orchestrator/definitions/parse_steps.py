@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.core.shards import MAX_ITEMS
+from orchestrator.core.states import Kind
 from orchestrator.definitions.fields import MAX_RETRIES, Fields, show
 from orchestrator.definitions.load import Map
 from orchestrator.definitions.parse_parts import (
@@ -121,7 +122,7 @@ def _handler(context: Context, fields: Fields, step: str) -> str:
     handler = fields.name("handler", step, dotted=True) or ""
     if handler:
         line = fields.line("handler" if fields.has("handler") else "id")
-        context.handlers.append(HandlerUse(handler, "step", line, fields.where.removesuffix(": ")))
+        context.handlers.append(HandlerUse(handler, Kind.STEP, line, fields.where.removesuffix(": ")))
     return handler
 
 

@@ -11,15 +11,15 @@ import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
+from orchestrator.core.states import Kind
 from orchestrator.definitions.errors import HandlerMissing, HandlerTaken, PackageError
 from orchestrator.definitions.fields import DOTTED, DOTTED_HINT, show
 
 Handler = Callable[[Any], Any]
-Kind = Literal["step", "compensation"]
 _F = TypeVar("_F", bound=Handler)
-_handlers: dict[Kind, dict[str, Handler]] = {"step": {}, "compensation": {}}
+_handlers: dict[Kind, dict[str, Handler]] = {Kind.STEP: {}, Kind.COMPENSATION: {}}
 
 
 def step(name: str) -> Callable[[_F], _F]:
@@ -29,7 +29,7 @@ def step(name: str) -> Callable[[_F], _F]:
         HandlerTaken: when another function has the name.
         TypeError: when the decorator is used without a name.
     """
-    return _decorator("step", name)
+    return _decorator(Kind.STEP, name)
 
 
 def compensation(name: str) -> Callable[[_F], _F]:
@@ -39,7 +39,7 @@ def compensation(name: str) -> Callable[[_F], _F]:
         HandlerTaken: when another function has the name.
         TypeError: when the decorator is used without a name.
     """
-    return _decorator("compensation", name)
+    return _decorator(Kind.COMPENSATION, name)
 
 
 def find(workflow: str, handler: str, kind: Kind | None = None) -> Handler | None:
@@ -67,9 +67,9 @@ def missing(workflow: str, handler: str, kind: Kind | None = None) -> str:
     """Why a handler is not found, and what to do about it, in one sentence."""
     name = f"{workflow}.{handler}"
     if kind and find(workflow, handler):
-        other = "compensation" if kind == "step" else "step"
+        other = Kind.COMPENSATION if kind == Kind.STEP else Kind.STEP
         return f"handler '{handler}' is registered with @{other}; register it with @{kind}(\"{name}\")"
-    decorator = f'@{kind or "step"}("{name}")'
+    decorator = f'@{kind or Kind.STEP}("{name}")'
     return (
         f"handler '{handler}' is not registered, neither as '{name}' nor as '{handler}'; decorate a function with "
         f"{decorator} in a module that the package's __init__.py imports"

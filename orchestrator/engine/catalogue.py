@@ -15,7 +15,7 @@ from orchestrator.models import Definition, Run
 def workflows() -> list[dict[str, Any]]:
     """Every workflow by name, described by its newest version that is not retired (or its newest at all)."""
     live: Counter[str] = Counter()
-    for (name, _), count in _live_runs().items():
+    for (name, _), count in live_runs().items():
         live[name] += count
     found: dict[str, dict[str, Any]] = {}
     for row in Definition.objects.defer("source").order_by("workflow", "-version"):
@@ -41,7 +41,7 @@ def versions(workflow: str) -> list[dict[str, Any]]:
         NotFound: nothing is published under that name.
     """
     rows = Definition.objects.filter(workflow=workflow).order_by("-version")
-    live = _live_runs(workflow)
+    live = live_runs(workflow)
     found = [
         {
             "workflow": row.workflow,
@@ -74,7 +74,8 @@ def _about(row: Definition) -> dict[str, Any]:
     }
 
 
-def _live_runs(workflow: str | None = None) -> Counter[tuple[str, int]]:
+def live_runs(workflow: str | None = None) -> Counter[tuple[str, int]]:
+    """How many runs are live on each (workflow, version), of all workflows or of one. One query."""
     runs = Run.objects.filter(state__in=sorted(RUN_LIVE)).order_by()
     if workflow is not None:
         runs = runs.filter(workflow=workflow)

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from orchestrator.core.states import NodeState, RunState, StepState, StopReason, WaitingFor
 from orchestrator.engine.clock import record_now
-from orchestrator.engine.explain_words import DID, at_in, clock, error_text, label, listed, number, span
+from orchestrator.engine.explain_words import at_in, clock, did, error_text, label, listed, number, span
 from orchestrator.engine.plans import Node
 from orchestrator.engine.reading import plans
 from orchestrator.models import FanOut, Run, Step
@@ -135,7 +135,7 @@ def _not_running(run: Run, now: datetime) -> str:
     step = str(error.get("step") or run.current_step)
     if run.state == RunState.CANCELLED:
         return f"Cancelled at {step}" if step else "Cancelled before it began"
-    what = DID.get(run.cause, "failed") if run.cause else "failed"  # type: ignore[call-overload]
+    what = did(run.cause)
     text = error_text(error, 90)
     where = label(step, error.get("shard")) if step else "It"
     return f"{where} {what}: {text}" if text else f"{where} {what}"

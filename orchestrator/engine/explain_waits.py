@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from orchestrator.core.mask import mask_text
-from orchestrator.core.states import Cause, Kind, StepState, WaitingFor
+from orchestrator.core.states import Kind, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
 from orchestrator.engine.explain_words import (
-    DID,
     at_in,
     clock,
+    did,
     error_text,
     in_brackets,
     number,
@@ -69,8 +69,7 @@ def _running(facts: Facts, row: Step, name: str) -> str:
 
 
 def _retry(facts: Facts, row: Step, name: str) -> str:
-    what = DID.get(Cause(row.cause), "failed") if row.cause else "failed"
-    text = f"{name} {what} {times(row.attempt)}{in_brackets(error_text(row.error))}"
+    text = f"{name} {did(row.cause)} {times(row.attempt)}{in_brackets(error_text(row.error))}"
     return f"{text} and tries again {at_in(row.ready_at, facts.now) if row.ready_at else 'soon'}"
 
 

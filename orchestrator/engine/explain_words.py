@@ -30,6 +30,11 @@ DID = {
 }
 
 
+def did(cause: str | None) -> str:
+    """What a step did that ended with this cause; without one it "failed"."""
+    return DID.get(Cause(cause), "failed") if cause else "failed"
+
+
 def label(step: str, shard: str | None) -> str:
     """``"480p of transcode"``, or the step alone."""
     return f"{_short(shard, 60)} of {step}" if shard else step

@@ -9,6 +9,7 @@ import json
 import logging
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -153,7 +154,7 @@ def expire_artifacts(conn: Connection, older_than: float = FAILED_ARTIFACTS) -> 
     while found := rows(conn, _EXPIRED, {"before": before, "after": after, "last": last, "limit": BATCH}):
         for row in found:
             try:
-                files += in_transaction(conn, lambda run=row: _expire(conn, run))  # type: ignore[misc]
+                files += in_transaction(conn, partial(_expire, conn, row))
             except errors.LockNotAvailable:
                 _write_mark(conn, after, last)
                 return files

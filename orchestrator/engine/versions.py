@@ -5,38 +5,37 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django.db.models import Count, Q
-
-from orchestrator.core.states import RUN_LIVE
+from orchestrator.core.states import Kind
 from orchestrator.definitions import registry
 from orchestrator.definitions.spec import WorkflowSpec
+from orchestrator.engine.catalogue import live_runs
 from orchestrator.models import Definition
 
 
 def in_use() -> list[dict[str, Any]]:
     """``{workflow, version, published_at, retired_at, live_runs, missing_handlers}``, newest version first."""
-    live = Count("runs", filter=Q(runs__state__in=[str(state) for state in RUN_LIVE]))
+    live = live_runs()
     return [
         {
             "workflow": d.workflow,
             "version": d.version,
             "published_at": d.published_at,
             "retired_at": d.retired_at,
-            "live_runs": d.live_runs,
+            "live_runs": live[d.workflow, d.version],
             "missing_handlers": missing_handlers(WorkflowSpec.model_validate(d.spec)),
         }
-        for d in Definition.objects.annotate(live_runs=live).order_by("workflow", "-version")
+        for d in Definition.objects.order_by("workflow", "-version")
     ]
 
 
 def missing_handlers(spec: WorkflowSpec) -> list[str]:
     """Names that the definition calls and nothing that is loaded here registers."""
-    steps = [s.handler for s in spec.steps if s.handler and not registry.find(spec.workflow, s.handler, "step")]
+    steps = [s.handler for s in spec.steps if s.handler and not registry.find(spec.workflow, s.handler, Kind.STEP)]
     own = [s.compensate for s in spec.steps if s.compensate]
     undos = [
         c.handler
         for c in [*own, *spec.on_failure.compensate]
-        if not registry.find(spec.workflow, c.handler, "compensation")
+        if not registry.find(spec.workflow, c.handler, Kind.COMPENSATION)
     ]
     return list(dict.fromkeys(steps + undos))
 

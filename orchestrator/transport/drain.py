@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import psycopg
 from django.conf import settings
 
 from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_SUM, WAIT_BUCKETS, bucket_label
+from orchestrator.core.states import Kind
 from orchestrator.definitions import registry
 from orchestrator.engine import history, leases, transitions
 from orchestrator.engine.db import Connection, in_transaction, relax_commit
@@ -88,8 +90,8 @@ class Drainer:
         """Whether this process has the handler; if not, the step stays queued and no attempt is spent."""
         plan = load_plan(self._connect(), ref.definition_id)
         node = plan.by_id.get(ref.step)
-        kind, spec = ("step", node.spec) if node else ("compensation", plan.compensations.get(ref.step))
-        if spec is None or registry.find(plan.workflow, spec.handler, kind) is None:  # type: ignore[arg-type]
+        kind, spec = (Kind.STEP, node.spec) if node else (Kind.COMPENSATION, plan.compensations.get(ref.step))
+        if spec is None or registry.find(plan.workflow, spec.handler, kind) is None:
             log.warning("no handler here for %s of %s v%s: left queued", ref.step, plan.workflow, plan.version)
             lacks = unserved(self._holder.worker, spec.handler if spec else ref.step)
             transitions.note_unserved(self._connect(), ref.run_id, ref.step, lacks)
@@ -178,7 +180,7 @@ class Drainer:
                 return 0
             if self._pauses.holds(plan.workflow, node.spec.queue):
                 return 0
-            if registry.find(plan.workflow, node.spec.handler, "step") is None:
+            if registry.find(plan.workflow, node.spec.handler, Kind.STEP) is None:
                 return 0
             return budget.take((plan.definition_id, node.id), count)
 
@@ -200,9 +202,12 @@ class Drainer:
         until = time.monotonic() + settings.ORCHESTRATOR.lease_seconds
         left: set[int] = set()
         for closure in closures:
-            if not self._insist(until, lambda c=closure: close_attempts(self._connect(), [c])):  # type: ignore[misc]
+            if not self._insist(until, partial(self._close_one, closure)):
                 left.add(closure.step_id)
         self._insist(until, lambda: leases.give_back_held(self._connect(), self._holder.lease_id, left))
+
+    def _close_one(self, closure: Closure) -> None:
+        close_attempts(self._connect(), [closure])
 
     def _insist(self, until: float, work: Callable[[], object]) -> bool:
         """Tries until the database answers; False for what fails otherwise. Raises when it stays away too long."""

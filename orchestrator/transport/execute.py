@@ -76,7 +76,7 @@ def execute(work: Work, connect: Callable[[], Connection], signals: Signals, ala
 def _execute(work: Work, connect: Callable[[], Connection], signals: Signals, alarm: Alarm) -> Closure:
     spec = work.spec
     try:
-        handler = registry.resolve(work.plan.workflow, spec.handler, work.kind)  # type: ignore[arg-type]
+        handler = registry.resolve(work.plan.workflow, spec.handler, work.kind)
     except HandlerMissing as missing:
         return failure(work, Cause.HANDLER_MISSING, {"type": "HandlerMissing", "message": str(missing)})
     ctx = make_context(work, connect, signals)

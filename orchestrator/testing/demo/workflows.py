@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import transaction
 
 from orchestrator.core.actor import Actor
@@ -115,7 +117,7 @@ SOURCES = (INGEST.format(version=3), INGEST.format(version=4), ORDER, REFUND, RE
 Key = tuple[str, int]
 
 
-def publish(actor: Actor, now: object) -> dict[Key, Plan]:
+def publish(actor: Actor, now: datetime) -> dict[Key, Plan]:
     """Stores what is not there yet, and the schedules; the compiled definitions by (workflow, version).
 
     Raises:
@@ -125,7 +127,7 @@ def publish(actor: Actor, now: object) -> dict[Key, Plan]:
         return {(one.spec.workflow, one.spec.version): _store(one, actor, now) for one in map(loads, SOURCES)}
 
 
-def _store(one: Loaded, actor: Actor, now: object) -> Plan:
+def _store(one: Loaded, actor: Actor, now: datetime) -> Plan:
     spec = one.spec
     known = Definition.objects.filter(workflow=spec.workflow, version=spec.version).first()
     if known is not None and known.content_hash != one.content_hash:
@@ -142,6 +144,6 @@ def _store(one: Loaded, actor: Actor, now: object) -> Plan:
         note(f"{spec.workflow} v{spec.version}", "publish", actor, after={"version": spec.version})
     if spec.schedule and not Schedule.objects.filter(workflow=spec.workflow).exists():
         row = Schedule(workflow=spec.workflow, **spec.schedule.model_dump())
-        row.next_at = next_tick(row.cron, row.timezone, now)  # type: ignore[arg-type]
+        row.next_at = next_tick(row.cron, row.timezone, now)
         row.save()
     return Plan(known.pk, spec)
