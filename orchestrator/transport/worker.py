@@ -101,9 +101,12 @@ class TicketWorker(SimpleWorker):
             tickets.publish(self.connection, [ref], again=True)
             time.sleep(_TICKET_BACK)
             return
-        left = self.drainer.drain([ref, *self._more(ref)])
-        if left:
-            tickets.publish(self.connection, left)
+        try:
+            left = self.drainer.drain([ref, *self._more(ref)])
+            if left:
+                tickets.publish(self.connection, left)
+        except RedisError as problem:  # what has run is recorded; RQ waits until Redis is back
+            log.warning("Redis failed under a ticket, the dispatcher issues what is lost again: %s", problem)
 
     def _is_surplus(self, ref: tickets.TicketRef) -> bool:
         """Whether a wide fan-out has more tickets out than short shards need: each takes its turn in the queue.

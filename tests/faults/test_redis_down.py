@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rq import SimpleWorker
 
-from orchestrator.models import Run
+from orchestrator.models import Attempt, Run
 from orchestrator.transport.worker import TicketWorker
 from tests.faults.conftest import DETECT
 from tests.harness.own_redis import redis_of_its_own
@@ -62,3 +62,17 @@ def test_a_redis_that_hangs_does_not_hang_the_dispatcher(world, own):
     own.resume()
     world.worker()
     assert world.finish(first)[0].state == "done" and dispatcher.is_running()
+
+
+def test_a_redis_that_goes_under_a_ticket_costs_no_process(world, own):
+    """The slice of time is over when the handler ends, so the rest of the ticket goes back to a Redis that is gone."""
+    world.start(1)
+    run_id = world.submit("static", {"f/1": "sleep:1.5; hold:x"})
+    world.called("f/1")
+    own.kill()
+    world.ledger.open("x")
+    world.until(lambda: world.row(run_id, "f", "1").state == "done")
+    own.start()
+    assert world.finish(run_id)[0].state == "done"
+    assert len({entry.pid for entry in world.ledger.of("f", ["start"])}) == 1
+    assert not Attempt.objects.exists()
