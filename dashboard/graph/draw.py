@@ -10,7 +10,7 @@ from dashboard.queries.run_steps import RowView, StepView
 from dashboard.words import Look
 from orchestrator.core.durations import format_duration
 from orchestrator.core.graph import levels
-from orchestrator.core.states import NodeState, StepState, WaitingFor
+from orchestrator.core.states import NODE_SATISFIED, NodeState, StepState, WaitingFor
 from orchestrator.engine.explain_words import clock, span
 
 #: Beyond this many steps a picture helps nobody: the page shows the list alone.
@@ -183,7 +183,7 @@ def _shard(view: RowView, y: float, room: int, now: datetime) -> Text:
 def shard_bars(view: StepView, x: float, width: float) -> list[Bar]:
     """How the shards of a fan-out stand, as parts of one bar."""
     tally, bars, at = view.tally, [], x
-    done_fill = "f-comp" if view.undone and not tally.open else "f-ok"
+    done_fill = "f-comp" if tally.undone and not tally.open else "f-ok"
     retry = tally.waits[WaitingFor.RETRY]
     parts = [
         (tally.states[StepState.DONE] + tally.states[StepState.SKIPPED], done_fill),
@@ -218,8 +218,8 @@ def _css(view: StepView) -> str:
 def subtitle(view: StepView, now: datetime) -> str:
     """The second line of a box: how long it took, what it waits for, how long it usually takes."""
     spec, seconds = view.node.spec, view.seconds(now)
-    if view.undone and view.look.tone == "comp" and view.undone_at:
-        return f"undone {clock(view.undone_at, now)}"
+    if view.tally.undone and view.look.tone == "comp" and view.tally.undone_at:
+        return f"undone {clock(view.tally.undone_at, now)}"
     if view.is_fan_out and view.tally.total:
         many = f"{view.good:,} of {view.tally.total:,}" if view.tally.total >= 1000 else f"{view.tally.total} shards"
         return many if view.tally.total != 1 else "1 shard"
@@ -232,7 +232,7 @@ def subtitle(view: StepView, now: datetime) -> str:
             return f"try {view.rows[0].row.attempt + 1} of {view.rows[0].row.max_attempts}"
         if spec.does == "approval":
             return f"by {spec.approval.group}" if spec.approval else "approval"
-        since = view.start or view.ready
+        since = view.tally.start or view.tally.ready
         return f"for {span((now - since).total_seconds())}" if since else view.look.word.lower()
     return span(seconds) if seconds is not None else view.look.word.lower()
 
@@ -260,7 +260,7 @@ def cut(text: str, length: int) -> str:
 def _line(edge: Edge, found: Layout, views: list[StepView], *, wide: bool) -> Line:
     a, b = found.boxes[edge.start], found.boxes[edge.end]
     letters = {view.id: view.letter for view in views}
-    done = letters[edge.start] in "dsf" and letters[edge.end] not in "pb"
+    done = letters[edge.start] in NODE_SATISFIED and letters[edge.end] not in (NodeState.PENDING, NodeState.BLOCKED)
     points = [(a.main + a.size.main, a.middle)]
     path = [_point("M", *points[0], wide=wide)]
     at_main, at_cross = points[0]

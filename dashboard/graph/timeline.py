@@ -94,7 +94,7 @@ Undos = Mapping[int, list[Step]]
 
 def timeline(run: Run, views: list[StepView], undos: Undos, now: datetime) -> Timeline | None:
     """The timeline, or None for a run that has not begun. ``undos``: compensations by the row that they undo."""
-    begun = [view.ready or view.start for view in views if view.ready or view.start]
+    begun = [at for view in views if (at := view.tally.ready or view.tally.start)]
     if not begun:
         return None
     live = run.finished_at is None
@@ -130,7 +130,7 @@ def _plan(views: list[StepView], now: datetime) -> dict[str, tuple[datetime, dat
     plan: dict[str, tuple[datetime, datetime]] = {}
     for view in views:
         if view.letter not in (NodeState.PENDING, NodeState.ACTIVE):
-            ends[view.id] = view.end or now
+            ends[view.id] = view.tally.end or now
             continue
         length = view.planned if view.planned is not None else view.node.spec.wait
         if length is None:
@@ -158,11 +158,12 @@ def _lanes(
             lane.time = f"~{span((planned[1] - planned[0]).total_seconds())}"
         return [lane]
     lanes = [lane]
-    if view.is_fan_out and view.tally.total:
-        if view.start:
-            end = now if view.tally.open or not view.end else view.end
-            lane.marks.append(axis.mark("span", view.start, end))
-        if view.tally.total <= NAMED:
+    tally = view.tally
+    if view.is_fan_out and tally.total:
+        if tally.start:
+            end = now if tally.open or not tally.end else tally.end
+            lane.marks.append(axis.mark("span", tally.start, end))
+        if tally.total <= NAMED:
             lanes += [_shard_lane(axis, row, undos, now) for row in view.rows]
     elif view.rows:
         lane.marks += _row_marks(axis, view.rows[0], undos, now)

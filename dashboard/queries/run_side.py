@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from dashboard import words
@@ -34,7 +35,8 @@ class Armed:
 
 def armed(facts: Facts, views: list[StepView]) -> list[Armed]:
     """Compensations of the steps that have started, in the order in which they would run, then ``on_failure``."""
-    started = sorted((v for v in views if v.start), key=lambda v: v.start.timestamp() if v.start else 0, reverse=True)
+    begun = [(at, view) for view in views if (at := view.tally.start)]
+    started = [view for _, view in sorted(begun, key=itemgetter(0), reverse=True)]
     found = []
     for view in started:
         spec = view.node.spec.compensate

@@ -34,7 +34,6 @@ RANK = Case(
 )
 UNDO_FAILED = Look("Undo failed", "s-fail", "fail")
 #: States by which the shards of a page can be narrowed down.
-
 SHARD_FILTERS = ("failed", "retry", "running", "waiting", "queued", "pending", "done", "skipped", "cancelled")
 
 
@@ -68,18 +67,12 @@ class RowView:
 
 @dataclass
 class StepView:
-    """A step of the definition within this run."""
+    """A step of the definition within this run. ``planned``: seconds that it usually takes."""
 
     node: Node
     tally: Tally
     letter: str
     look: Look
-    start: datetime | None = None
-    end: datetime | None = None
-    ready: datetime | None = None
-    attempts: int = 0
-    undone: int = 0
-    undone_at: datetime | None = None
     planned: float | None = None
     rows: list[RowView] = field(default_factory=list)
 
@@ -115,9 +108,10 @@ class StepView:
 
     def seconds(self, now: datetime) -> float | None:
         """From its first start to its end, or until now while it is open."""
-        if self.start is None:
+        start, end = self.tally.start, self.tally.end
+        if start is None:
             return None
-        return ((self.end if not self.tally.open and self.end else now) - self.start).total_seconds()
+        return ((end if not self.tally.open and end else now) - start).total_seconds()
 
 
 def row_look(row: Step, undo_failed: bool = False) -> Look:
@@ -138,12 +132,8 @@ def step_views(facts: Facts, usual: dict[str, float], shown: list[Step], tries: 
     letters = facts.run.node_states.ljust(len(facts.plan.nodes), NodeState.PENDING)
     for node, letter in zip(facts.plan.nodes, letters, strict=False):
         tally = facts.steps[node.id]
-        view = StepView(node, tally, letter, _step_look(facts, node, letter, tally.undone))
-        view.rows = rows.get(node.id, [])
-        view.planned = usual.get(node.id)
-        view.start, view.end, view.ready = tally.start, tally.end, tally.ready
-        view.attempts, view.undone, view.undone_at = tally.attempts, tally.undone, tally.undone_at
-        views.append(view)
+        look = _step_look(facts, node, letter, tally.undone)
+        views.append(StepView(node, tally, letter, look, usual.get(node.id), rows.get(node.id, [])))
     return views
 
 
