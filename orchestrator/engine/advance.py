@@ -146,56 +146,61 @@ def _open_fan_out(edit: RunEdit, node: Node, read: ReadOutput, take: Take) -> No
         edit.add(NewStep(node.id, StepState.SKIPPED))
         edit.mark(node, NodeState.SKIPPED)
         return
-    shards = shard_names(items)
-    window = min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items))
-    bulk = len(items) > SMALL_FAN_OUT and not node.spec.workflow
-    later = bulk or again or node.spec.workflow or edit.is_gated(node.id)
-    taken = 0 if later else min(take(edit.plan, node, window), window)
-    topic = node.spec.topic.name if node.spec.topic else None
-    locks = [_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)]
-    fan_out = NewFanOut(
-        node.id,
-        shards,
-        texts,
-        window,
-        node.spec.retries + 1,
-        node.spec.queue,
-        bulk,
-        topic,
-        locks,
-        node.spec.join_timeout,
-    )
+    fan_out = _new_fan_out(edit, node, read, items, texts)
     if again:
         if reopen_fan_out(edit, node, fan_out):
             edit.mark(node, NodeState.ACTIVE)
         return
     edit.mark(node, NodeState.ACTIVE)
     edit.fan_outs.append(fan_out)
-    if bulk:
-        edit.delta += len(items)
-    else:
-        for i, (shard, text) in enumerate(zip(shards, texts, strict=True)):
-            state = (
-                StepState.RUNNING if i < taken else edit.released_state(node.id) if i < window else StepState.PENDING
+    taken = _make_shards(edit, node, fan_out, take)
+    if fan_out.window > taken:
+        edit.ticket(node.id, node.spec.queue, min(fan_out.window - taken, MAX_TICKETS))
+
+
+def _new_fan_out(edit: RunEdit, node: Node, read: ReadOutput, items: list[Any], texts: list[str]) -> NewFanOut:
+    shards = shard_names(items)
+    return NewFanOut(
+        step=node.id,
+        shards=shards,
+        items=texts,
+        window=min(node.spec.window or settings.ORCHESTRATOR.default_window, len(items)),
+        max_attempts=node.spec.retries + 1,
+        queue=node.spec.queue,
+        bulk=len(items) > SMALL_FAN_OUT and not node.spec.workflow,
+        topic=node.spec.topic.name if node.spec.topic else None,
+        locks=[_lock_name(edit, node, read, shard, item) for shard, item in zip(shards, items, strict=True)],
+        join_timeout=node.spec.join_timeout,
+    )
+
+
+def _make_shards(edit: RunEdit, node: Node, fan_out: NewFanOut, take: Take) -> int:
+    """Makes the rows, those of a large fan-out by a statement of their own; how many run in the calling worker."""
+    if fan_out.bulk:
+        edit.delta += len(fan_out.items)
+        return 0
+    window = fan_out.window
+    taken = 0 if node.spec.workflow or edit.is_gated(node.id) else min(take(edit.plan, node, window), window)
+    for i, (shard, text, lock) in enumerate(zip(fan_out.shards, fan_out.items, fan_out.locks, strict=True)):
+        released = StepState.RUNNING if i < taken else edit.released_state(node.id)
+        state = released if i < window else StepState.PENDING
+        edit.add(
+            NewStep(
+                node.id,
+                state,
+                shard=shard,
+                ordinal=i,
+                max_attempts=fan_out.max_attempts,
+                queue=fan_out.queue,
+                waiting_for="children" if state is StepState.WAITING else None,
+                ready_in=None if state is StepState.WAITING else 0.0,
+                item=text,
+                topic=fan_out.topic,
+                lock_name=lock,
+                token=new_token() if i < taken else None,
             )
-            edit.add(
-                NewStep(
-                    node.id,
-                    state,
-                    shard=shard,
-                    ordinal=i,
-                    max_attempts=node.spec.retries + 1,
-                    queue=node.spec.queue,
-                    waiting_for="children" if state is StepState.WAITING else None,
-                    ready_in=None if state is StepState.WAITING else 0.0,
-                    item=text,
-                    topic=topic,
-                    lock_name=locks[i],
-                    token=new_token() if i < taken else None,
-                )
-            )
-    if window > taken:
-        edit.ticket(node.id, node.spec.queue, min(window - taken, MAX_TICKETS))
+        )
+    return taken
 
 
 class BadFanOut(ValueError):

@@ -97,8 +97,8 @@ def _retry_ended(conn: Connection, child_id: UUID) -> None:
         plan = load_plan(conn, child.definition_id)
         chosen = choose(conn, child, plan, None, None)
         edit = reopen(conn, child, plan, chosen)
-        before = json.dumps({"state": child.state, "cause": child.cause})
-        edit.audits.append(Audit("retry", before, '{"state":"running"}', "engine", "admin", "its parent was retried"))
+        before, after = {"state": child.state, "cause": child.cause}, {"state": RunState.RUNNING}
+        edit.audits.append(Audit.of(ENGINE, "retry", "its parent was retried", before, after))
         resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, {})
 
@@ -168,9 +168,8 @@ def _cancel(conn: Connection, run_id: UUID) -> int:
         edit = lock_edit(conn, run_id)
         if edit is None or edit.stopping or edit.now_state is not RunState.RUNNING:
             return 0
-        edit.audits.append(
-            Audit("cancel", '{"state":"running"}', '{"force":false}', "engine", "admin", "its parent stops")
-        )
+        before = {"state": RunState.RUNNING}
+        edit.audits.append(Audit.of(ENGINE, "cancel", "its parent stops", before, {"force": False}))
         edit.halt(StopReason.CANCEL, Cause.CANCELLED)
         transitions.note_cancel(conn, run_id, False)
         resolve(conn, edit, reader(conn))

@@ -6,12 +6,14 @@ pinned definition, :mod:`transitions` turns the edits of any number of runs into
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from orchestrator.core.actor import Actor
 from orchestrator.core.states import Cause, Kind, NodeState, RunState, StepState, StopReason
 from orchestrator.engine.plans import Node, Plan
 
@@ -89,6 +91,12 @@ class Audit:
     actor: str = "engine"
     role: str = ""
     reason: str = ""
+
+    @classmethod
+    def of(cls, actor: Actor, action: str, reason: str, before: Any = None, after: Any = None) -> Audit:
+        """What somebody does. ``before`` and ``after`` are values that JSON can hold; None for nothing to say."""
+        was, now = (None if value is None else json.dumps(value, ensure_ascii=False) for value in (before, after))
+        return cls(action, was, now, actor.name, actor.role, reason.strip())
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Case, Count, Max, Min, Q, Sum, Value, When
 
-from orchestrator.core.states import STEP_LIVE, Kind, RunState, StepState, WaitingFor, is_terminal
+from orchestrator.core.states import STEP_LIVE, Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.reading import plan
@@ -114,7 +114,8 @@ class Facts:
         """The step that a run stands or stopped at; while it undoes, ``current_step`` names a compensation."""
         if self.run.current_step in self.plan.by_id:
             return self.run.current_step
-        begun = [n.id for n, letter in zip(self.plan.nodes, self.run.node_states, strict=False) if letter in "afc"]
+        reached = (NodeState.ACTIVE, NodeState.FAILED, NodeState.CANCELLED)
+        begun = [n.id for n, letter in zip(self.plan.nodes, self.run.node_states, strict=False) if letter in reached]
         return begun[-1] if begun else ""
 
     @cached_property

@@ -11,9 +11,6 @@ from orchestrator.engine.explain_waits import due, row_sentence
 from orchestrator.engine.explain_words import at_in, clock, listed, number, span, upper_first
 from orchestrator.models import Step
 
-#: Letters of steps that let those behind them start.
-FINISHED = frozenset({NodeState.DONE, NodeState.SKIPPED, NodeState.FAILED})
-
 
 @dataclass
 class Told:

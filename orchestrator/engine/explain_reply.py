@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orchestrator.core.states import NodeState, RunState, StopReason
+from orchestrator.core.states import NODE_SATISFIED, NodeState, RunState, StopReason
 from orchestrator.engine.explain_words import clock_zone, sentences
 from orchestrator.engine.plans import Plan
 from orchestrator.engine.reading import plan
@@ -28,7 +28,7 @@ def reply(run: Run, now: datetime) -> str:
         return f"This is planned to start at {clock_zone(run.available_at, now)}."
     compiled = plan(run.definition_id)
     phrase = _say(compiled, run)
-    ended = sum(letter in "dsf" for letter in run.node_states)
+    ended = sum(letter in NODE_SATISFIED for letter in run.node_states)
     total = len(compiled.nodes)
     under_way = NodeState.ACTIVE in run.node_states
     place = f"Step {min(ended + 1, total)} of {total}" if total > 1 and under_way else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -40,6 +39,19 @@ def _open_letter(conn: Connection, letter_id: int) -> Any:
     return letter
 
 
+def _lock_open_letter(conn: Connection, letter_id: int) -> Any:
+    """The same behind the lock of its run, which comes before that of any other row."""
+    found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
+    if not found:
+        raise NotFound(f"there is no dead letter {letter_id}")
+    lock_run(conn, found[0].run_id)
+    return _open_letter(conn, letter_id)
+
+
+def _was_open(letter: Any) -> dict[str, Any]:
+    return {"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"}
+
+
 def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
     """Runs this one row again with a fresh budget, and what it blocked after it. Of an undo: just the undo.
 
@@ -48,11 +60,7 @@ def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
     """
     require(actor, "operator", reason)
     with caller_transaction() as conn:
-        found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
-        if not found:
-            raise NotFound(f"there is no dead letter {letter_id}")
-        lock_run(conn, found[0].run_id)
-        letter = _open_letter(conn, letter_id)
+        letter = _lock_open_letter(conn, letter_id)
         if letter.kind == "compensation":
             _replay_undo(conn, [letter], actor, reason)
             return
@@ -103,9 +111,9 @@ def _replay_undo(conn: Connection, letters: Sequence[Any], actor: Actor, reason:
         edit.ticket(letter.step, spec.queue)
         # The run's state changes once, whatever the number.
         states = ({"state": row.state}, {"state": "compensating"}) if letter is letters[0] else ({}, {})
-        before = json.dumps({**states[0], "dead_letter": letter.id, "compensation": row.compensation})
-        after = json.dumps({**states[1], "undo": letter.step, "shard": letter.shard})
-        edit.audits.append(Audit("replay", before, after, actor.name, actor.role, reason.strip()))
+        before = {**states[0], "dead_letter": letter.id, "compensation": row.compensation}
+        after = {**states[1], "undo": letter.step, "shard": letter.shard}
+        edit.audits.append(Audit.of(actor, "replay", reason, before, after))
     edit.current_step = letters[-1].step
     transitions.write(conn, [edit], None, {})
     notify(conn)
@@ -120,18 +128,13 @@ def settle_dead_letter(letter_id: int, actor: Actor, note: str) -> None:
     """
     require(actor, "admin", note)
     with caller_transaction() as conn:
-        found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
-        if not found:
-            raise NotFound(f"there is no dead letter {letter_id}")
-        lock_run(conn, found[0].run_id)
-        letter = _open_letter(conn, letter_id)
+        letter = _lock_open_letter(conn, letter_id)
         if letter.kind != "compensation":
             raise Conflict("only the dead letter of an undo can be settled; replay or discard this one")
         history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.SETTLED, note.strip())
         cleared = transitions.clear_partial(conn, letter.run_id)
-        before = json.dumps({"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"})
-        after = json.dumps({"state": "settled", "partial_cleared": cleared})
-        record = Audit("settle", before, after, actor.name, actor.role, note.strip())
+        after = {"state": "settled", "partial_cleared": cleared}
+        record = Audit.of(actor, "settle", note, _was_open(letter), after)
         history.insert_audit(conn, [(letter.run_id, record)])
 
 
@@ -168,12 +171,5 @@ def discard_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
     with caller_transaction() as conn:
         letter = _open_letter(conn, letter_id)
         history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.DISCARDED, reason.strip())
-        record = Audit(
-            "discard",
-            json.dumps({"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"}),
-            json.dumps({"state": "discarded"}),
-            actor.name,
-            actor.role,
-            reason.strip(),
-        )
+        record = Audit.of(actor, "discard", reason, _was_open(letter), {"state": "discarded"})
         history.insert_audit(conn, [(letter.run_id, record)])

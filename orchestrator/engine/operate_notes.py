@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -35,9 +34,8 @@ def extend_run(run_id: UUID | str, deadline: str, actor: Actor, reason: str) -> 
             doing = "not started yet" if row.deadline_at is None and not row.stop else row.state
             raise Conflict(f"run {row.id} is {doing}; only a running run can be given more time")
         transitions.extend_deadline(conn, row.id, until)
-        before = json.dumps({"deadline_at": row.deadline_at.isoformat()})
-        after = json.dumps({"deadline_at": until.isoformat()})
-        record = Audit("extend", before, after, actor.name, actor.role, reason.strip())
+        before, after = {"deadline_at": row.deadline_at.isoformat()}, {"deadline_at": until.isoformat()}
+        record = Audit.of(actor, "extend", reason, before, after)
         history.insert_audit(conn, [(row.id, record)])
 
 
@@ -56,9 +54,8 @@ def hold_run(run_id: UUID | str, until: str, actor: Actor, reason: str) -> None:
             raise Conflict(f"run {row.id} is {row.state} and not held; only a held run can be held longer")
         was = rows(conn, "SELECT hold_until FROM workflow_runs WHERE id = %s", [row.id])[0].hold_until
         transitions.extend_hold(conn, row.id, moment)
-        before = json.dumps({"hold_until": was.isoformat() if was else None})
-        after = json.dumps({"hold_until": moment.isoformat()})
-        history.insert_audit(conn, [(row.id, Audit("hold", before, after, actor.name, actor.role, reason.strip()))])
+        before, after = {"hold_until": was.isoformat() if was else None}, {"hold_until": moment.isoformat()}
+        history.insert_audit(conn, [(row.id, Audit.of(actor, "hold", reason, before, after))])
 
 
 #: How long a link for a customer may be good for, in seconds.
@@ -78,8 +75,8 @@ def share_run(run_id: UUID | str, seconds: float, actor: Actor, reason: str) -> 
         row, _ = lock_run(conn, run_id)
         now: datetime = rows(conn, "SELECT clock_timestamp() AS now")[0].now
         until = now + timedelta(seconds=seconds)
-        after = json.dumps({"until": until.isoformat(timespec="seconds")})
-        history.insert_audit(conn, [(row.id, Audit("share", None, after, actor.name, actor.role, reason.strip()))])
+        after = {"until": until.isoformat(timespec="seconds")}
+        history.insert_audit(conn, [(row.id, Audit.of(actor, "share", reason, after=after))])
     return until
 
 
@@ -112,5 +109,5 @@ def add_note(run_id: UUID | str, text: str, actor: Actor) -> None:
     require(actor, "support", text)
     with caller_transaction() as conn:
         row, _ = lock_run(conn, run_id)
-        record = Audit("note", None, None, actor.name, actor.role, clean(text.strip(), 5000))
+        record = Audit.of(actor, "note", clean(text.strip(), 5000))
         history.insert_audit(conn, [(row.id, record)])

@@ -6,7 +6,6 @@ record with before and after, all in one transaction with what it changes.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -89,9 +88,8 @@ def cancel_run(run_id: UUID | str, actor: Actor, reason: str, *, force: bool = F
             doing = "undoing what it did" if row.state == RunState.COMPENSATING else "stopping"
             raise Conflict(f"run {row.id} is {doing} already; force ends what still runs")
         edit = RunEdit.of(row, plan)
-        action = "force" if force else "cancel"
-        before = json.dumps({"state": row.state, "step": row.current_step})
-        edit.audits.append(Audit(action, before, json.dumps({"force": force}), actor.name, actor.role, reason.strip()))
+        before = {"state": row.state, "step": row.current_step}
+        edit.audits.append(Audit.of(actor, "force" if force else "cancel", reason, before, {"force": force}))
         edit.halt(StopReason.CANCEL, Cause.CANCELLED)
         transitions.note_cancel(conn, row.id, force)
         resolve(conn, edit, reader(conn))
@@ -102,10 +100,8 @@ def cancel_run(run_id: UUID | str, actor: Actor, reason: str, *, force: bool = F
 def _undo_held(conn: Connection, row: Any, plan: Plan, actor: Actor, reason: str) -> None:
     """A cancel of a held run is the decision not to retry it: the undo begins."""
     edit = RunEdit.of(row, plan)
-    after = '{"undo":"begun"}'
-    edit.audits.append(
-        Audit("cancel", '{"state":"compensating","held":true}', after, actor.name, actor.role, reason.strip())
-    )
+    before = {"state": RunState.COMPENSATING, "held": True}
+    edit.audits.append(Audit.of(actor, "cancel", reason, before, {"undo": "begun"}))
     transitions.note_cancel(conn, row.id, False)
     end_hold(conn, edit)
     transitions.write(conn, [edit], None, {})
@@ -128,16 +124,10 @@ def retry_run(
         row, plan = lock_run(conn, run_id)
         _must_be_retriable(row)
         chosen = retries.choose(conn, row, plan, from_step, only)
-        audit = Audit(
-            "retry",
-            json.dumps({"state": row.state, "cause": row.cause}),
-            json.dumps({"state": "running", "steps": len(chosen.items), "from_step": from_step}),
-            actor.name,
-            actor.role,
-            reason.strip(),
-        )
+        before = {"state": row.state, "cause": row.cause}
+        after = {"state": RunState.RUNNING, "steps": len(chosen.items), "from_step": from_step}
         edit = retries.reopen(conn, row, plan, chosen)
-        edit.audits.append(audit)
+        edit.audits.append(Audit.of(actor, "retry", reason, before, after))
         resolve(conn, edit, reader(conn))
         transitions.write(conn, [edit], None, {})
         notify(conn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from uuid import UUID
 
@@ -38,8 +37,8 @@ def start_run(actor: Actor, reason: str = "", *, again: UUID | None = None, **ar
             refused = error  # its record is to stay
         else:
             if made:
-                after = json.dumps({"state": "running", **({"from": str(again)} if again else {})})
-                record = Audit("submit", None, after, actor.name, actor.role, clean(reason.strip(), 2000))
+                after = {"state": "running", **({"from": str(again)} if again else {})}
+                record = Audit.of(actor, "submit", clean(reason.strip(), 2000), after=after)
                 history.insert_audit(conn, [(run_id, record)])
     if refused is not None:
         raise refused

@@ -52,8 +52,8 @@ def _answer(step_id: int, actor: Actor, reason: str, action: str, end: End) -> N
             )
         if row.state != StepState.WAITING or row.waiting_for != WaitingFor.APPROVAL or edit.stopping:
             raise Conflict(f"step {_name(row)} is {row.state}; it does not wait for an approval")
-        _end(conn, edit, row, end, Audit(action, _told(row), json.dumps({"state": end.state}), actor.name, actor.role,
-             reason.strip()), WaitingFor.APPROVAL)  # fmt: skip
+        record = Audit.of(actor, action, reason, _told(row), {"state": end.state})
+        _end(conn, edit, row, end, record, WaitingFor.APPROVAL)
 
 
 def can_be_skipped(kind: str, state: str) -> bool:
@@ -73,8 +73,7 @@ def skip_step(step_id: int, actor: Actor, reason: str) -> None:
         edit, row = _locked(conn, step_id)
         if not can_be_skipped(row.kind, row.state) or edit.stopping:
             raise Conflict(f"step {_name(row)} is {row.state}; only a step that waits or is queued can be skipped")
-        after = json.dumps({"state": StepState.SKIPPED})
-        record = Audit("skip", _told(row), after, actor.name, actor.role, reason.strip())
+        record = Audit.of(actor, "skip", reason, _told(row), {"state": StepState.SKIPPED})
         _end(conn, edit, row, End(step_id, StepState.SKIPPED), record, None)
 
 
@@ -99,5 +98,5 @@ def _name(row: Any) -> str:
     return f"{row.step} {row.shard}".strip()
 
 
-def _told(row: Any) -> str:
-    return json.dumps({"step": row.step, "shard": row.shard, "state": row.state}, ensure_ascii=False)
+def _told(row: Any) -> dict[str, Any]:
+    return {"step": row.step, "shard": row.shard, "state": row.state}

@@ -143,9 +143,9 @@ def _started(requests: list[Submission], actor: Actor) -> list[tuple[UUID, bool]
             return _start(conn, requests, actor)
     except Refused as refused:
         plan = refused.opening.plan
-        after = json.dumps({"workflow": plan.workflow, "subject_id": refused.opening.subject_id})
-        before = json.dumps({"holder": str(refused.holder)})
-        record = Audit("rejected", before, after, actor.name, actor.role, refused.message)
+        before = {"holder": str(refused.holder)}
+        after = {"workflow": plan.workflow, "subject_id": refused.opening.subject_id}
+        record = Audit.of(actor, "rejected", refused.message, before, after)
         with caller_transaction() as conn:
             history.insert_audit(conn, [(refused.holder, record)])
         raise

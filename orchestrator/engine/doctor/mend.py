@@ -10,7 +10,7 @@ from uuid import UUID
 from django.conf import settings
 
 from orchestrator.core.actor import Actor
-from orchestrator.core.states import NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason
+from orchestrator.core.states import NODE_SATISFIED, NODE_TERMINAL, Cause, NodeState, RunState, StepState, StopReason
 from orchestrator.engine import transitions, unwind
 from orchestrator.engine.advance import MAX_TICKETS, open_ready
 from orchestrator.engine.closing import run_error
@@ -51,7 +51,7 @@ def on_run(conn: Connection, actor: Actor, run_id: UUID, change: Callable[[RunEd
             return None
         undo = edit.compensation or edit.row.compensation
         after = _summary(edit.now_state, edit.open_rows, "".join(edit.nodes), undo)
-        edit.audits.insert(0, Audit("repair", json.dumps(before), json.dumps(after), actor.name, actor.role, REASON))
+        edit.audits.insert(0, Audit.of(actor, "repair", REASON, before, after))
         transitions.write(conn, [edit], None, {})
         changed = [f"{name} {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
         return "; ".join(changed) or "counted again, nothing else to change"
@@ -122,10 +122,9 @@ def _final_letter(node: Node, row: Any, stopped: bool) -> str:
     if row.cancelled or (stopped and row.blocked):
         return NodeState.CANCELLED
     join = node.spec.join
-    needed = -(-row.n * join.percent // 100) if join.percent is not None else min(join.count or 0, row.n)
     met = join.mode == "settled" if row.failed else True
     if join.mode == "at_least" and node.is_fan_out:
-        met = row.done + row.skipped >= needed
+        met = row.done + row.skipped >= join.needed(row.n)
     if not met or (row.failed and not node.is_fan_out):
         return NodeState.FAILED
     return NodeState.SKIPPED if row.skipped == row.n else NodeState.DONE
@@ -180,7 +179,7 @@ def _release(edit: RunEdit, counts: dict[str, Any]) -> None:
 
 def _fail_what_cannot_be_reached(edit: RunEdit) -> None:
     """Nothing is open and steps are left that nothing leads to: the run fails and says so, and can be retried."""
-    left = [n.id for n in edit.plan.nodes if edit.nodes[n.index] not in (*"ds", NodeState.FAILED)]
+    left = [n.id for n in edit.plan.nodes if edit.nodes[n.index] not in NODE_SATISFIED]
     if left:
         text = f"{', '.join(left)} could not be reached any more; the doctor ended the run, retry it"
         error = {"type": "DeadEnd", "message": text, "step": left[0], "shard": ""}
