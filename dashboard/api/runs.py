@@ -17,7 +17,8 @@ from dashboard.api.params import FILTERS, LIST, only
 from dashboard.api.schemas import Cancel, Extend, Hold, Note, Retry, Submit, SubmitMany
 from dashboard.queries import run_filters
 from orchestrator.core.actor import Actor
-from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
+from orchestrator.core.errors import Invalid, SwitchyardError
+from orchestrator.core.ids import parse_run_id
 from orchestrator.engine import describe, operate, subjects
 from orchestrator.engine.submit import submit_once
 from orchestrator.models import Run
@@ -58,13 +59,13 @@ def list_runs(request: HttpRequest) -> HttpResponse:
 @router.get("/runs/{run_id}", auth=VIEWER, response={200: RunShape, 404: Error})
 def read_run(request: HttpRequest, run_id: str) -> HttpResponse:
     """One run with its steps and compensations."""
-    return answer(describe.run_json(_id(run_id)))
+    return answer(describe.run_json(parse_run_id(run_id)))
 
 
 @router.post("/runs/{run_id}/cancel", auth=OPERATOR, response={200: RunShape, (404, 409, 422): Error})
 def cancel_run(request: HttpRequest, run_id: str, body: Cancel) -> HttpResponse:
     """Stop a run and undo what it did."""
-    found = _id(run_id)
+    found = parse_run_id(run_id)
     operate.cancel_run(found, actor_of(request), body.reason, force=body.force)
     return answer(describe.run_json(found))
 
@@ -72,7 +73,7 @@ def cancel_run(request: HttpRequest, run_id: str, body: Cancel) -> HttpResponse:
 @router.post("/runs/{run_id}/retry", auth=OPERATOR, response={200: RunShape | RetryPreview, (404, 409, 422): Error})
 def retry_run(request: HttpRequest, run_id: str, body: Retry) -> HttpResponse:
     """Let a failed or cancelled run go on, or say with `dry_run` what would be executed again."""
-    found = _id(run_id)
+    found = parse_run_id(run_id)
     if body.dry_run:
         return answer({"dry_run": True, **asdict(operate.preview_retry(found, body.from_step))})
     operate.retry_run(found, actor_of(request), body.reason, from_step=body.from_step)
@@ -82,7 +83,7 @@ def retry_run(request: HttpRequest, run_id: str, body: Retry) -> HttpResponse:
 @router.post("/runs/{run_id}/extend", auth=OPERATOR, response={200: RunShape, (404, 409, 422): Error})
 def extend_run(request: HttpRequest, run_id: str, body: Extend) -> HttpResponse:
     """Give a running run more time: a duration from now, or a time."""
-    found = _id(run_id)
+    found = parse_run_id(run_id)
     operate.extend_run(found, body.deadline, actor_of(request), body.reason)
     return answer(describe.run_json(found))
 
@@ -90,7 +91,7 @@ def extend_run(request: HttpRequest, run_id: str, body: Extend) -> HttpResponse:
 @router.post("/runs/{run_id}/hold", auth=OPERATOR, response={200: RunShape, (404, 409, 422): Error})
 def hold_run(request: HttpRequest, run_id: str, body: Hold) -> HttpResponse:
     """Give operators more time before a held run undoes. Its cancel begins the undo, its retry goes on without."""
-    found = _id(run_id)
+    found = parse_run_id(run_id)
     operate.hold_run(found, body.until, actor_of(request), body.reason)
     return answer(describe.run_json(found))
 
@@ -98,7 +99,7 @@ def hold_run(request: HttpRequest, run_id: str, body: Hold) -> HttpResponse:
 @router.post("/runs/{run_id}/note", auth=SUPPORT, response={200: RunShape, (404, 422): Error})
 def note_run(request: HttpRequest, run_id: str, body: Note) -> HttpResponse:
     """Add a note to a run's history."""
-    found = _id(run_id)
+    found = parse_run_id(run_id)
     operate.add_note(found, body.note, actor_of(request))
     return answer(describe.run_json(found))
 
@@ -107,13 +108,6 @@ def note_run(request: HttpRequest, run_id: str, body: Note) -> HttpResponse:
 def read_subject(request: HttpRequest, subject_id: str) -> HttpResponse:
     """Where a subject's work stands: `answer` for support, `reply` for the customer."""
     return answer(subjects.to_json(subjects.about(subject_id)))
-
-
-def _id(text: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise NotFound(f"there is no run {text[:100]!r}; the id of a run is a UUID") from None
 
 
 def _arguments(body: Submit) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import time
 import uuid
 from datetime import datetime
 
+from orchestrator.core.errors import NotFound
+
 _last = [0]
 _lock = threading.Lock()
 
@@ -28,3 +30,20 @@ def new_run_id(now_ms: int | None = None) -> uuid.UUID:
             # Two in one millisecond: the second counts on from the first, so that ids keep the order of submission.
             value = _last[0] = max(value, _last[0] + 1)
     return uuid.UUID(int=value)
+
+
+def parse_run_id(text: uuid.UUID | str) -> uuid.UUID:
+    """The id of a run as somebody gives it.
+
+    Raises:
+        NotFound: no run can have it.
+    """
+    try:
+        return text if isinstance(text, uuid.UUID) else uuid.UUID(str(text))
+    except ValueError:
+        raise NotFound(f"there is no run {str(text)[:100]!r}; the id of a run is a UUID") from None
+
+
+def no_such_run(run_id: uuid.UUID | str) -> NotFound:
+    """The refusal of an id that no run has, to be raised."""
+    return NotFound(f"there is no run {run_id}; it may never have arrived, or is older than the retention")

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from orchestrator.core.errors import NotFound
+from orchestrator.core.ids import no_such_run
 from orchestrator.core.mask import mask, mask_error, mask_text
 from orchestrator.core.states import Kind, NodeState, RunState, StepState, WaitingFor, is_terminal
 from orchestrator.engine.clock import record_now
@@ -38,7 +38,7 @@ def run_json(run_id: uuid.UUID) -> dict[str, Any]:
     """
     run = Run.objects.select_related("parent_step").filter(pk=run_id).first()
     if run is None:
-        raise NotFound(f"there is no run {run_id}")
+        raise no_such_run(run_id)
     now, compiled = record_now(), plan(run.definition_id)
     rows = list(Step.objects.filter(run=run).order_by("ordinal", "id"))
     children: dict[int, list[str]] = defaultdict(list)

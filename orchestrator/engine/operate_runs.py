@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.actor import Actor, require
-from orchestrator.core.errors import Conflict, NotFound
+from orchestrator.core.errors import Conflict
+from orchestrator.core.ids import no_such_run, parse_run_id
 from orchestrator.core.states import RUN_TERMINAL, Cause, NodeState, RunState, StopReason
 from orchestrator.engine import retry as retries
 from orchestrator.engine import retry_preview, transitions
@@ -54,17 +55,10 @@ def lock_run(conn: Connection, run_id: UUID | str) -> tuple[Any, Plan]:
     Raises:
         NotFound: there is no such run.
     """
-    found = transitions.lock_runs(conn, [_uuid(run_id)])
+    found = transitions.lock_runs(conn, [parse_run_id(run_id)])
     if not found:
-        raise NotFound(f"there is no run {run_id}; it may never have arrived, or is older than the retention")
+        raise no_such_run(run_id)
     return found[0], load_plan(conn, found[0].definition_id)
-
-
-def _uuid(run_id: UUID | str) -> UUID:
-    try:
-        return run_id if isinstance(run_id, UUID) else UUID(str(run_id))
-    except ValueError:
-        raise NotFound(f"{str(run_id)[:80]!r} is not a run id") from None
 
 
 def cancel_run(run_id: UUID | str, actor: Actor, reason: str, *, force: bool = False) -> None:

@@ -6,7 +6,6 @@ import getpass
 import json
 import os
 import re
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from orchestrator.core.actor import Actor
-from orchestrator.core.errors import Invalid, NotFound
+from orchestrator.core.errors import Invalid
 from orchestrator.core.text import clean
 from orchestrator.management.base import UsageError
 
@@ -34,18 +33,6 @@ def operator() -> Actor:
 def reason_argument(parser: CommandParser) -> None:
     """``--reason``, without which nothing is changed."""
     parser.add_argument("--reason", required=True, help="why; kept in the audit trail")
-
-
-def run_id(text: str) -> uuid.UUID:
-    """The id of a run.
-
-    Raises:
-        NotFound: it cannot be one.
-    """
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise NotFound(f"there is no run {text[:100]!r}; the id of a run is a UUID") from None
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

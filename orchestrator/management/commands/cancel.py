@@ -6,10 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from orchestrator.core.ids import parse_run_id
 from orchestrator.engine.describe import run_json
 from orchestrator.engine.operate import cancel_run
 from orchestrator.management import base
-from orchestrator.management.people import operator, reason_argument, run_id, run_text
+from orchestrator.management.people import operator, reason_argument, run_text
 
 
 class Command(base.Command):
@@ -25,7 +26,7 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Cancels it."""
-        found = run_id(options["id"])
+        found = parse_run_id(options["id"])
         cancel_run(found, operator(), options["reason"], force=options["force"])
         run = run_json(found)
         self.emit(run, text=run_text(run))

@@ -7,12 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from orchestrator.core.ids import parse_run_id
 from orchestrator.engine.db import connect
 from orchestrator.engine.describe import run_json
 from orchestrator.engine.doctor import Examination, Scope
 from orchestrator.engine.doctor.keep import Repaired, keep, repair
 from orchestrator.management import base
-from orchestrator.management.people import operator, run_id, table
+from orchestrator.management.people import operator, table
 from orchestrator.transport import doctor
 
 #: Items that a repair takes at a time.
@@ -54,7 +55,7 @@ def _scope(options: dict[str, Any]) -> Scope:
         return Scope.everything() if options["all"] else Scope()
     if options["all"]:
         raise base.UsageError("--run looks at one run, --all at every one; give one of them")
-    found = run_id(options["only"])
+    found = parse_run_id(options["only"])
     run_json(found)  # says so where there is no such run
     return Scope(run=found)
 

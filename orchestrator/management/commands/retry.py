@@ -7,10 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from orchestrator.core.ids import parse_run_id
 from orchestrator.engine.describe import run_json
 from orchestrator.engine.operate import RetryPreview, preview_retry, retry_run
 from orchestrator.management import base
-from orchestrator.management.people import operator, run_id, run_text, table
+from orchestrator.management.people import operator, run_text, table
 
 
 class Command(base.Command):
@@ -29,7 +30,7 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Retries it, or says what that would do."""
-        found, from_step = run_id(options["id"]), options["from_step"]
+        found, from_step = parse_run_id(options["id"]), options["from_step"]
         if options["dry_run"]:
             preview = preview_retry(found, from_step)
             self.emit({"dry_run": True, **asdict(preview)}, text=_preview_text(preview))

@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from orchestrator.core.ids import parse_run_id
 from orchestrator.engine.describe import run_json
 from orchestrator.management import base
-from orchestrator.management.people import run_id, run_text
+from orchestrator.management.people import run_text
 
 
 class Command(base.Command):
@@ -22,5 +23,5 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Prints it."""
-        run = run_json(run_id(options["id"]))
+        run = run_json(parse_run_id(options["id"]))
         self.emit(run, text=run_text(run))
