@@ -24,11 +24,8 @@ def role_of(user: User | AnonymousUser) -> str:
         return ""
     if user.is_superuser:
         return ROLES[-1]
-    known: str | None = getattr(user, "_switchyard_role", None)
-    if known is None:
-        known = next((role for role in reversed(ROLES) if role in groups_of(user)), "")
-        user._switchyard_role = known  # type: ignore[attr-defined]
-    return known
+    groups = groups_of(user)
+    return next((role for role in reversed(ROLES) if role in groups), "")
 
 
 def groups_of(user: User | AnonymousUser) -> frozenset[str]:

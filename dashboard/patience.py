@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +17,8 @@ log = logging.getLogger("switchyard.web")
 SECONDS = 10.0
 #: Asked while the database is in trouble; they bound themselves.
 _UNBOUND = ("/healthz", "/readyz", "/metrics")
+#: Seconds that each open connection allows already.
+_limits: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
 
 class Patience:
@@ -47,9 +51,9 @@ class Patience:
 
 def _limit(seconds: float) -> None:
     connection.ensure_connection()
-    now = (id(connection.connection), seconds)
-    if getattr(connection, "switchyard_limit", None) == now:
+    raw = connection.connection
+    if _limits.get(raw) == seconds:
         return
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('statement_timeout', %s, false)", [str(int(seconds * 1000))])
-    connection.switchyard_limit = now  # type: ignore[attr-defined]
+    _limits[raw] = seconds

@@ -42,7 +42,6 @@ class Health:
     """The page."""
 
     checks: list[Check]
-    beats: list[Beat]
     pauses: list[Pause]
     broken: list[dict[str, str]]
 
@@ -71,7 +70,7 @@ def health() -> Health:
     doctor = next((beat for beat in beats if beat.name == "doctor"), None)
     checks = [_database(row), _redis(), _dispatcher(beats, now), _outbox(row, now), _due(row, now), _doctor(doctor)]
     broken = doctor.detail.get("items", []) if doctor else []
-    return Health(checks, beats, list(Pause.objects.filter(until__gt=now).order_by("until")[:100]), broken)
+    return Health(checks, list(Pause.objects.filter(until__gt=now).order_by("until")[:100]), broken)
 
 
 def _database(row: tuple[Any, ...]) -> Check:

@@ -29,11 +29,6 @@ class RunRow:
     mark: str
     delayed: bool
 
-    @property
-    def ran_until(self) -> datetime | None:
-        """When it ended, if it has."""
-        return self.run.finished_at
-
 
 @dataclass(frozen=True)
 class Listing:
