@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.core.paginator import Paginator
@@ -33,7 +33,7 @@ class BoundedPaginator(Paginator):
     @cached_property
     def count(self) -> int:
         """Rows, or :data:`MAX_ROWS` if there are more."""
-        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        rows = cast("QuerySet[Any]", self.object_list)
         return rows.order_by()[:MAX_ROWS].count()
 
 
@@ -120,6 +120,7 @@ def masked_column(name: str, title: str = "") -> Callable[[Any], str]:
 
 
 def _masked(name: str) -> Callable[[Model], str]:
+    @admin.display(description=name.replace("_", " "))
     def show(obj: Model) -> str:
         value = mask(getattr(obj, name))
         if value is None or value == "":
@@ -128,7 +129,6 @@ def _masked(name: str) -> Callable[[Model], str]:
         return format_html("<pre>{}</pre>", text[:MAX_SHOWN])
 
     show.__name__ = name
-    show.short_description = name.replace("_", " ")  # type: ignore[attr-defined]
     return show
 
 
@@ -145,7 +145,7 @@ def run_link(run_id: Any, text: Any = None) -> SafeString:
 class OfRun(ReadOnlyAdmin):
     """Rows that belong to a run: linked to its page, shown with its workflow and subject."""
 
-    list_select_related = ("run",)
+    list_select_related: ClassVar[tuple[str, ...]] = ("run",)
 
     @admin.display(description="run", ordering="run_id")
     def run_page(self, obj: Any) -> str:

@@ -22,7 +22,7 @@ class AttemptAdmin(OfRun):
     list_filter = ("cause", RunWorkflowFilter)
     search_fields = ("run__subject_id__exact", "step_row__step__exact", "worker__exact")
     search_help_text = "Subject, step or worker, written in full."
-    list_select_related = ("run", "step_row")  # type: ignore[assignment]
+    list_select_related = ("run", "step_row")
     readonly_fields = ("run_page",)
 
     @admin.display(description="step")

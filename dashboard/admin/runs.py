@@ -147,7 +147,7 @@ class CompensationAdmin(RowAdmin):
     list_filter = ("state", "waiting_for", "cause", RunWorkflowFilter)
     list_display = ("id", "step", "shard", "undone_step", "state", "cause", "attempt", "queue", "started_at",
                     "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
-    list_select_related = ("run", "undoes")  # type: ignore[assignment]
+    list_select_related = ("run", "undoes")
 
     @admin.display(description="undoes")
     def undone_step(self, obj: Compensation) -> str:
