@@ -27,7 +27,7 @@ def use_virtual_environment() -> None:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "orchestrator.settings")
     use_virtual_environment()
-    from orchestrator.services.autostart import prepare
+    from orchestrator.management.autostart import prepare
 
     prepare(sys.argv)
     from django.core.management import execute_from_command_line

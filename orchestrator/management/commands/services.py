@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from orchestrator import services
 from orchestrator.management import base
-from orchestrator.services.autostart import migrate_private
+from orchestrator.management.autostart import migrate_private
 
 
 class Command(base.Command):

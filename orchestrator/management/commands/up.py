@@ -20,7 +20,7 @@ from django.core.management.base import CommandParser
 from orchestrator import services
 from orchestrator.core.errors import SwitchyardError
 from orchestrator.management import base
-from orchestrator.services.autostart import migrate_private
+from orchestrator.management.autostart import migrate_private
 from orchestrator.services.process import port_is_free
 from orchestrator.services.supervisor import Child, Supervisor
 from orchestrator.services.tether import die_with_parent, make_was_interrupted
