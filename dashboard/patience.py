@@ -1,4 +1,7 @@
-"""How long a page may keep the database busy: a statement that takes longer is stopped, and the page says so."""
+"""How long a page may keep the database busy: a statement that takes longer is stopped, and the page says so.
+
+So does the page that is answered while the database is not there, or takes no changes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import psycopg
 from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -39,14 +43,22 @@ class Patience:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """The page that says what took too long; other errors are somebody else's."""
-        if not isinstance(error, OperationalError) or getattr(error.__cause__, "sqlstate", None) != "57014":
-            return None
-        log.warning("%s took longer than %g s and was stopped", request.path, SECONDS)
-        context = {"seconds": SECONDS, "back": request.path}
-        response = render(request, "slow.html", context, status=503)
-        response["Retry-After"] = "30"
-        return response
+        """The page that says what took too long, or that the database is away; other errors are somebody else's."""
+        # The engine speaks to the driver directly, the rest through Django, which wraps what the driver raised.
+        driver = error if isinstance(error, psycopg.Error) else error.__cause__
+        state = getattr(driver, "sqlstate", None)
+        if state == "57014":
+            log.warning("%s took longer than %g s and was stopped", request.path, SECONDS)
+            response = render(request, "slow.html", {"seconds": SECONDS, "back": request.path}, status=503)
+            response["Retry-After"] = "30"
+            return response
+        if state == "25006" or isinstance(driver, psycopg.OperationalError | psycopg.InterfaceError):
+            log.warning("database unavailable at %s: %s", request.path, error)
+            context = {"read_only": state == "25006", "changing": request.method == "POST"}
+            response = render(request, "unavailable.html", context, status=503)
+            response["Retry-After"] = "10"
+            return response
+        return None
 
 
 def _limit(seconds: float) -> None:
