@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.urls import URLPattern, reverse
 from django.utils import timezone
 from playwright.sync_api import Page
@@ -102,6 +103,11 @@ def looks_right(site: Site, page: Page, axe: str, path: str, name: str) -> None:
     answer = page.goto(path)
     assert answer is not None and answer.status in (200, 403, 404, 409), f"{path}: {answer and answer.status}"
     assert answer.status < 400 or "refused" in name or "not " in name, f"{path}: {answer.status}"
+    is_sound(page, axe, path)
+
+
+def is_sound(page: Page, axe: str, path: str) -> None:
+    """Checks the page that is open."""
     wide, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert wide <= room, f"{path} scrolls sideways: {wide} px in {room}; {_too_wide(page)}"
     page.evaluate(axe)  # as text: the CSP would refuse a script of another place
@@ -147,10 +153,22 @@ def test_it_looks_right_wide_and_narrow_light_and_dark(site: Site, data: Data, a
     looks_right(site, page, axe, path, name)
 
 
+def test_the_page_that_says_it_took_too_long_looks_right_too(site: Site, axe: str) -> None:
+    page = site.visit("admin", viewport=DESKTOP, color_scheme="light")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE workflow_runs IN ACCESS EXCLUSIVE MODE")  # what the list asks has to wait
+        answer = page.goto("/runs/")
+    assert answer is not None and answer.status == 503
+    assert "took too long" in page.locator("h1").inner_text()
+    for size in (DESKTOP, PHONE):
+        page.set_viewport_size(size)
+        is_sound(page, axe, "/runs/ when it takes too long")
+
+
 def test_what_opens_on_a_page_is_open_to_everybody_too(site: Site, data: Data, axe: str) -> None:
     page = site.visit("admin", "/dead-letters/")
     page.evaluate(axe)
-    page.locator("summary").first.click()
+    page.locator("main summary").first.click()
     assert _violations(page, "{resultTypes: ['violations']}") == []
     page.keyboard.press("Escape")
     page.keyboard.press("?")

@@ -105,7 +105,7 @@ def test_tab_begins_with_a_link_past_the_navigation_and_always_shows_where_it_is
 def test_a_question_opens_and_closes_by_keyboard(site: Site) -> None:
     make("failed", subject="asked")
     page = site.visit("operator", "/dead-letters/")
-    summary = page.locator("summary").first
+    summary = page.locator("main summary").first
     summary.focus()
     page.keyboard.press("Enter")
     expect(page.locator("details.confirm[open]")).to_have_count(1)
