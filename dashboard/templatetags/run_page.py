@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django import template
@@ -84,8 +85,10 @@ def row_message(view: RowView, now: datetime) -> SafeString:
     """What there is to say of a row: its error, its wait, its note."""
     row = view.row
     if row.state == StepState.WAITING and row.waiting_for == WaitingFor.RETRY:
-        again = f" Tries again at {clock(row.ready_at, now)}." if row.ready_at and row.ready_at > now else ""
-        return format_html('<span class="err">{}</span>{}', error_text(row.error, 140), again)
+        again = f"Tries again at {clock(row.ready_at, now)}." if row.ready_at and row.ready_at > now else ""
+        return format_html(
+            '<span class="err">{}</span> <span class="then">{}</span>', error_text(row.error, 140), again
+        )
     if row.state == StepState.WAITING:
         name = in_brackets(mask_text(row.waiting_name)) if row.waiting_name else ""
         until_text = f", until {clock(row.ready_at, now)}" if row.ready_at else ""
@@ -126,6 +129,19 @@ def undo_look(state: str, part: str) -> str:
     else:
         look = words.look(state, "step")
     return {"css": look.css, "glyph": look.glyph, "word": look.word.lower()}[part]
+
+
+@register.filter
+def folded(undos: list[Any]) -> list[tuple[Any, list[Any]]]:
+    """Compensations in their order as (the first, those folded behind it): more than three done in a row are one."""
+    found: list[tuple[Any, list[Any]]] = []
+    for (state, _), part in groupby(undos, lambda row: (row.state, row.step)):
+        rows = list(part)
+        if state == StepState.DONE and len(rows) > 3:
+            found.append((rows[0], rows))
+        else:
+            found += [(row, []) for row in rows]
+    return found
 
 
 @register.filter
