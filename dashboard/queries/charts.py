@@ -164,7 +164,12 @@ def _read(first: datetime, last: datetime, workflow: str) -> list[Hour]:
     waits: dict[datetime, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with connection.cursor() as cursor:
         metrics = [RUN_DURATION_BUCKET, STEPS_WAITING_BUCKET]
-        given = {"first": first, "metrics": metrics, "waits": STEPS_WAITING_BUCKET, "workflow": workflow}
+        given: dict[str, Any] = {
+            "first": first,
+            "metrics": metrics,
+            "waits": STEPS_WAITING_BUCKET,
+            "workflow": workflow,
+        }
         cursor.execute(_HOURS, given)
         for hour, metric, state, le, value in cursor.fetchall():
             if metric == STEPS_WAITING_BUCKET:

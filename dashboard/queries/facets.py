@@ -78,16 +78,17 @@ def choices(filters: RunFilters, workflows: list[str]) -> Choices:
     if filters.workflow:
         versions = Definition.objects.filter(workflow=filters.workflow).order_by("-version")
         offered["version"] = list(versions.values_list("version", flat=True)[:500])
-    wanted = [
-        replace(filters, **{name: (value,) if name == "cause" else value})
-        for name, values in offered.items()
-        for value in values[:COUNTED]
-    ]
+    wanted = [_set(filters, name, value) for name, values in offered.items() for value in values[:COUNTED]]
     counts = iter([None] * len(wanted) if filters.q else _counts(wanted, CHOICES_KEPT))
     return {
         name: [Choice(str(value), next(counts) if at < COUNTED else None) for at, value in enumerate(values)]
         for name, values in offered.items()
     }
+
+
+def _set(filters: RunFilters, name: str, value: Any) -> RunFilters:
+    changes: dict[str, Any] = {name: (value,) if name == "cause" else value}
+    return replace(filters, **changes)
 
 
 def _changes(wanted: RunFilters) -> dict[str, str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django.core.cache import cache
-from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from orchestrator.core.errors import NotFound
 from orchestrator.engine import subjects
@@ -17,16 +16,13 @@ from orchestrator.engine.clock import record_now
 from orchestrator.engine.describe import for_items
 from orchestrator.engine.explain import where
 from orchestrator.engine.explain_words import clock_zone
-from orchestrator.engine.find import patiently
+from orchestrator.engine.find import TooBroad, patiently
 from orchestrator.engine.subjects import SubjectAnswer
 from orchestrator.models import AuditRecord, Run
+from orchestrator.models.run import LABEL_VALUES
 
-#: Keys of labels that are looked through, and how many of the latest runs are asked for them.
-KEYS, LATEST = 50, 2_000
-#: Runs that are found by a label.
-RUNS = 50
-#: Seconds for which the keys are remembered.
-REMEMBERED = 60
+#: Runs that are found by a label; a label of more runs than this is common.
+RUNS, COMMON = 50, 1_000
 #: What comes along when something is copied out of a mail or a chat.
 _AROUND = " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff\"'`<>“”‘’«»,;"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -75,40 +71,32 @@ def _by_id(text: str) -> SubjectAnswer | None:
 
 
 def _by_label(text: str) -> Lookup:
-    """Runs that have the text as a label's value, under any of the usual keys; or ``key:value`` as it stands."""
-    wanted = [(key, text) for key in label_keys()]
+    """Runs that have the text as a label's value, whatever the label's key; or ``key:value`` as it stands."""
+    labelled = Run.objects.alias(label_values=LABEL_VALUES).exclude(labels={})
+    condition = Q(label_values__contains=[text])  # index: workflow_runs_label_values
     key, sign, value = text.partition(":")
     if sign and key.strip() and value.strip():
-        wanted.append((key.strip(), value.strip()))
-    if not wanted:
+        condition |= Q(labels__contains={key.strip(): value.strip()})  # index: workflow_runs_labels
+    runs = _newest(labelled.filter(condition))
+    if not runs:
         raise NotFound(f"nothing is known of {text[:200]!r}")
-    condition = Q()
-    for name, one in wanted:
-        condition |= Q(labels__contains={name: one})  # index: workflow_runs_labels
-    # By id only after all that match were found: the planner would walk all runs from the newest instead.
-    found = patiently(lambda: list(Run.objects.filter(condition).order_by().values_list("pk", flat=True)[: 20 * RUNS]))
-    if not found:
-        raise NotFound(f"nothing is known of {text[:200]!r}")
-    runs = list(for_items(Run.objects.filter(pk__in=sorted(found)[-RUNS:]).order_by("-id")))
     if len({run.subject_id for run in runs}) == 1:
         return Lookup(subjects.about(runs[0].subject_id))
-    held = next((name for name, one in wanted if runs[0].labels.get(name) == one), "")
+    held = next((name for name, one in runs[0].labels.items() if one == text), key.strip())
     return Lookup(None, tuple(runs), held)
 
 
-def label_keys() -> list[str]:
-    """Keys of labels that the latest runs have, the most used first."""
-    known: list[str] | None = cache.get("label-keys")
-    if known is None:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                """SELECT key FROM (SELECT labels FROM workflow_runs ORDER BY id DESC LIMIT %s) r,
-                   jsonb_object_keys(r.labels) AS key GROUP BY key ORDER BY count(*) DESC, key LIMIT %s""",
-                [LATEST, KEYS],
-            )
-            known = [key for (key,) in cursor.fetchall()]
-        cache.set("label-keys", known, REMEMBERED)
-    return known
+def _newest(matching: QuerySet[Run]) -> list[Run]:
+    """The newest :data:`RUNS` of them.
+
+    By id only after all that match were found: the planner would walk all runs from the newest instead, which is
+    right only where very many match.
+    """
+    found = patiently(lambda: list(matching.order_by().values_list("pk", flat=True)[: COMMON + 1]))
+    if len(found) > COMMON:
+        with suppress(TooBroad):
+            found = patiently(lambda: list(matching.order_by("-id").values_list("pk", flat=True)[:RUNS]))
+    return list(for_items(Run.objects.filter(pk__in=sorted(found)[-RUNS:]).order_by("-id")))
 
 
 @dataclass(frozen=True)

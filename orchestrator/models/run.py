@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q
 from django.db.models.functions import Now
 
 from orchestrator.core.states import RUN_TERMINAL, Cause, RunState, StopReason, Undo
 
 TERMINAL = sorted(RUN_TERMINAL)
+#: All values of a run's labels as one JSON list, whatever their keys.
+LABEL_VALUES = Func(
+    F("labels"),
+    function="jsonb_path_query_array",
+    template="%(function)s(%(expressions)s, '$.*')",
+    output_field=models.JSONField(),
+)
 
 
 class Run(models.Model):
@@ -119,6 +126,12 @@ class Run(models.Model):
                 condition=Q(stop__isnull=False) & ~Q(state__in=TERMINAL),
             ),
             GinIndex(fields=["labels"], name="workflow_runs_labels", opclasses=["jsonb_path_ops"]),
+            # Runs without labels stay out of it, so that they cost nothing.
+            GinIndex(
+                OpClass(LABEL_VALUES, name="jsonb_path_ops"),
+                name="workflow_runs_label_values",
+                condition=~Q(labels={}),
+            ),
             models.Index(fields=["cause", "-id"], name="workflow_runs_cause", condition=Q(cause__isnull=False)),
             models.Index(fields=["-id"], name="workflow_runs_partial", condition=Q(compensation=Undo.PARTIAL)),
             models.Index(

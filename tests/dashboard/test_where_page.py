@@ -6,11 +6,14 @@ import uuid
 from datetime import UTC, datetime
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
 from orchestrator.core.ids import new_run_id
+from orchestrator.engine import lookup
 from orchestrator.models import AuditRecord, Run
+from orchestrator.models.run import LABEL_VALUES
 from tests.dashboard.conftest import SignIn
 from tests.harness.factory import make
 
@@ -62,6 +65,28 @@ def test_a_label_of_several_subjects_lists_their_runs(viewer: Client, run: Run) 
     assert "2 runs have the label mail ann@example.com, of several subjects." in html
     assert ">vid-1</a>" in html
     assert ">vid-2</a>" in html
+
+
+def test_a_label_is_found_whatever_its_key_however_old(
+    viewer: Client, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make("done", subject="vid-0", labels={f"key-{n}": f"value-{n}" for n in range(80)} | {"rare": "R-1"})
+    for number in range(3):
+        make("done", subject=f"later-{number}", labels={"tier": "gold"})
+    assert answers(ask(viewer, "R-1"), old)
+    assert answers(ask(viewer, "value-79"), old)
+    monkeypatch.setattr(lookup, "COMMON", 2)
+    monkeypatch.setattr(lookup, "RUNS", 2)
+    html = ask(viewer, "gold")
+    assert "2 runs have the label tier gold" in html, "of what is common the newest"
+    assert "later-2" in html and "later-1" in html and "later-0" not in html
+
+
+def test_looking_for_a_labels_value_reads_an_index() -> None:
+    runs = Run.objects.alias(label_values=LABEL_VALUES).exclude(labels={}).filter(label_values__contains=["x"])
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        assert "workflow_runs_label_values" in runs.order_by().explain()
 
 
 def pruned() -> None:
