@@ -26,7 +26,7 @@ from django.core.files import File
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage
 
-from orchestrator.core.errors import SwitchyardError
+from orchestrator.core.errors import Conflict, SwitchyardError
 from orchestrator.engine.artifact_keys import check_name, slug, unslug
 from orchestrator.engine.artifact_storage import storage_for
 
@@ -46,6 +46,12 @@ class ArtifactMissing(SwitchyardError):
     """An artifact that should be there is not: never put, deleted, or past its retention."""
 
     code = "artifact_missing"
+
+
+class StorageAway(Conflict):
+    """The artifact storage does not answer, or not as it should: what needs it has to wait. Nothing was changed."""
+
+    code = "storage_unavailable"
 
 
 @dataclass(frozen=True)

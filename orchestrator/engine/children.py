@@ -16,7 +16,7 @@ from orchestrator.core.errors import SwitchyardError
 from orchestrator.core.states import Cause, Kind, RunState, StepState, StopReason
 from orchestrator.engine import transitions
 from orchestrator.engine.advance import fill
-from orchestrator.engine.artifacts import ArtifactMissing
+from orchestrator.engine.artifacts import ArtifactMissing, StorageAway
 from orchestrator.engine.claims import End
 from orchestrator.engine.db import Connection, in_transaction, rows, sql
 from orchestrator.engine.edit import Audit, RunEdit
@@ -59,6 +59,8 @@ def _start(conn: Connection, run_id: UUID, row_id: int) -> int:
             error = json.dumps({"type": "ArtifactMissing", "message": gone.message}, ensure_ascii=False)
             end_rows(conn, edit, [End(row_id, StepState.FAILED, Cause.ARTIFACT_MISSING, error)], "children")
             return 1
+        except StorageAway:
+            raise  # the next pass asks again
         except SwitchyardError as refused:
             error = json.dumps({"type": "ChildRefused", "message": refused.message}, ensure_ascii=False)
             end_rows(conn, edit, [End(row_id, StepState.FAILED, Cause.CHILD_FAILED, error)], "children")

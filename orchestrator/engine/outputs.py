@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import Kind, StepState
-from orchestrator.engine.artifacts import ArtifactMissing, artifact_store
+from orchestrator.engine.artifacts import ArtifactMissing, StorageAway, artifact_store
 from orchestrator.engine.db import Connection, rows
 from orchestrator.engine.edit import ReadOutput
 from orchestrator.engine.plans import Node
@@ -26,6 +26,7 @@ def read_output(conn: Connection, run_id: UUID, step: str, fan_out: bool, kind: 
 
     Raises:
         ArtifactMissing: an output kept by reference is gone.
+        StorageAway: it cannot be read at the moment.
     """
     found = rows(conn, _OUTPUTS, [run_id, step, kind, StepState.DONE])
     values = {row.shard: _value(row, step) for row in found}
@@ -43,6 +44,8 @@ def _value(row: Any, step: str) -> Any:
             raise ArtifactMissing(
                 f"the output of {of} is gone: {problem.message}; put it back, or retry the run from {step}"
             ) from None
+        except Exception as problem:
+            raise StorageAway(f"the output of {step} cannot be read at the moment, try again: {problem}") from problem
     return json.loads(row.output) if row.output is not None else None
 
 

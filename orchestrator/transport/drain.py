@@ -19,6 +19,7 @@ from orchestrator.core.metric_names import STEPS_WAITING_BUCKET, STEPS_WAITING_S
 from orchestrator.core.states import Kind
 from orchestrator.definitions import registry
 from orchestrator.engine import history, leases, transitions
+from orchestrator.engine.artifacts import StorageAway
 from orchestrator.engine.db import Connection, in_transaction, relax_commit
 from orchestrator.engine.gates import claim_gated
 from orchestrator.engine.history import Counters
@@ -210,7 +211,10 @@ class Drainer:
         close_attempts(self._connect(), [closure])
 
     def _insist(self, until: float, work: Callable[[], object]) -> bool:
-        """Tries until the database answers; False for what fails otherwise. Raises when it stays away too long."""
+        """Tries until the database answers, and the storage of artifacts; False for what fails otherwise.
+
+        Raises when the database stays away too long.
+        """
         while True:
             try:
                 work()
@@ -218,6 +222,11 @@ class Drainer:
             except BROKEN:
                 if time.monotonic() > until:
                     raise
+                time.sleep(0.2)
+            except StorageAway as problem:
+                if time.monotonic() > until or self._stopping():
+                    log.warning("an attempt could not be recorded; the dispatcher's sweep closes it: %s", problem)
+                    return False
                 time.sleep(0.2)
             except Exception:
                 log.exception("an attempt could not be recorded; the dispatcher's sweep closes it")

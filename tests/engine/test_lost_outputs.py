@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import threading
 
 import pytest
 
 from orchestrator.engine import children
-from orchestrator.models import DeadLetter
+from orchestrator.models import Attempt, DeadLetter
 
 ITEMS = {"emit": {"items": [1, 2, 3, 4]}}
 
@@ -96,6 +97,23 @@ def test_what_was_decided_before_a_retry_needs_no_output_to_be_decided_again(sto
     stored.away()
     run = stored.retry(run)
     assert (run.state, stored.ledger.calls("a"), stored.ledger.calls("b")) == ("done", 1, 2)
+
+
+def test_a_storage_that_cannot_be_read_for_a_while_costs_no_attempt(stored, tmp_path):
+    """It is waited for, as the database is; what has ended meanwhile is recorded afterwards."""
+    run_id = stored.submit("late-list", {"l": ITEMS})
+    stored.worker.work(until=lambda: stored.ledger.effects("l"))
+    file = tmp_path / "artifacts" / stored.row(run_id, "l").output_ref
+    kept = file.rename(tmp_path / "kept")
+    file.symlink_to("/proc/self/mem")  # a file, and reading it is an input/output error
+    timer = threading.Timer(1, lambda: kept.replace(file))
+    timer.start()
+    stored.worker.work()
+    timer.join()
+    stored.worker.work()
+    run = stored.run(run_id)
+    assert (run.state, stored.row(run_id, "m").attempt) == ("done", 1), stored.live.describe(run_id)
+    assert (stored.ledger.calls("m"), Attempt.objects.count()) == (1, 0)
 
 
 def test_a_run_that_ends_well_needs_no_output_of_its_last_steps(stored):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import psutil
+from django.contrib.auth.models import User
+from django.test import Client
 
 from orchestrator.core.metric_names import RUN_DURATION_BUCKET, STEP_ATTEMPTS
 from orchestrator.engine import rollup
@@ -45,7 +47,7 @@ def test_three_hundred_runs_of_the_shape_in_the_specification(world):
 
 
 def test_ten_thousand_shards(world):
-    """C11: the join once, a small run beside it is not held up, and the worker stays small."""
+    """C11: the join once, a small run beside it is not held up, and the worker and the run's page stay small."""
     worker = world.start(2)
     run_id = world.submit("noop-wide", {"l": "numbers", "j": "count"}, input={"n": 10_000})
     world.until(lambda: FanOut.objects.filter(run=run_id, done__gt=0).exists(), 30)
@@ -58,3 +60,8 @@ def test_ten_thousand_shards(world):
     assert set(Step.objects.filter(run=run, step="f").values_list("state", "attempt")) == {("done", 1)}
     sizes = [psutil.Process(p.pid).memory_info().rss / 2**20 for p in worker.children()]
     assert max(sizes) < 150, sizes
+    reader = Client()
+    reader.force_login(User.objects.create_superuser("root"))
+    for query in ("", "?shards=f", "?show=all"):
+        page = reader.get(f"/runs/{run_id}/{query}")
+        assert page.status_code == 200 and len(page.content) < 1_000_000, (query, len(page.content))
