@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from dashboard.access import may
 from orchestrator.core.mask import mask
-from orchestrator.models import Definition
+from orchestrator.models import Run
 
 #: Rows that a list counts and pages through at most; filters and search lead to the rest.
 MAX_ROWS = 10_000
+#: Runs of a subject whose rows a search finds.
+MAX_RUNS = 200
 #: Characters of a value that are shown.
 MAX_SHOWN = 20_000
 #: Text that handlers or people wrote, in which a secret may stand.
@@ -37,37 +42,63 @@ class BoundedPaginator(Paginator):
         return rows.order_by()[:MAX_ROWS].count()
 
 
-class WorkflowFilter(admin.SimpleListFilter):
-    """By workflow, offered from the definitions: the column's own distinct values would be read from every row."""
+class BoundedChangeList(ChangeList):
+    """Lists of large tables keep their order, which an index gives; any other would sort the whole table."""
 
-    title = "workflow"
-    parameter_name = "workflow"
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        """The model's own order where the table may be large, else what was clicked on."""
+        model_admin = cast("ReadOnlyAdmin", self.model_admin)
+        if not model_admin.large:
+            return super().get_ordering(request, queryset)
+        return list(model_admin.ordering or self.model._meta.ordering or ["-pk"])
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The published workflows."""
-        names = Definition.objects.order_by("workflow").values_list("workflow", flat=True).distinct()
-        return [(name, name) for name in names]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows of the chosen one."""
-        return queryset.filter(**{self.parameter_name: self.value()}) if self.value() else queryset
-
-
-class RunWorkflowFilter(WorkflowFilter):
-    """The same for rows that belong to a run."""
-
-    parameter_name = "run__workflow"
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there are more rows than are counted."""
+        return bool(self.result_count >= MAX_ROWS)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """A model whose rows the engine owns. Everybody with a role may look; nobody adds, changes or deletes."""
+    """A model whose rows the engine owns. Everybody with a role may look; nobody adds, changes or deletes.
+
+    ``large``: the table may hold millions of rows, so its list stands in the order of an index. ``dashboard`` answers
+    the address at which the dashboard shows a row, or empty.
+    """
 
     role = "viewer"
+    large = False
     show_full_result_count = False
     paginator = BoundedPaginator
     list_per_page = 50
     #: Fields that are not shown at all.
     hidden: tuple[str, ...] = ()
+
+    def dashboard(self, obj: Any) -> str:
+        """The address at which the dashboard shows the row; empty: nowhere."""
+        return ""
+
+    @admin.display(description="on the dashboard")
+    def on_dashboard(self, obj: Any) -> str:
+        """A link to it."""
+        address = self.dashboard(obj)
+        return format_html('<a href="{}">open</a>', address) if address else "-"
+
+    def view_on_site(self, obj: Any) -> str | None:
+        """The button above a row."""
+        return self.dashboard(obj) or None
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """The declared columns, and the link to the dashboard where none of them is one."""
+        declared = tuple(super().get_list_display(request))
+        return declared if {"run_page", "page"} & set(declared) else (*declared, "on_dashboard")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """One that sorts no large table."""
+        return BoundedChangeList
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        """No column of a large table."""
+        return () if self.large else super().get_sortable_by(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By role."""
@@ -137,15 +168,45 @@ def link(viewname: str, text: Any, *args: Any) -> SafeString:
     return format_html('<a href="{}">{}</a>', reverse(viewname, args=args), text)
 
 
+def with_query(viewname: str, *args: Any, **values: Any) -> str:
+    """The address of a page with parameters; those that are empty are left out."""
+    query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
+    return reverse(viewname, args=args) + (f"?{query}" if query else "")
+
+
 def run_link(run_id: Any, text: Any = None) -> SafeString:
     """A link to the run's page on the dashboard."""
     return link("run", text or str(run_id)[:8] + "…", run_id)
 
 
+def runs_named(text: str) -> list[uuid.UUID]:
+    """The run with this id, or the latest runs with this subject."""
+    try:
+        return [uuid.UUID(text.strip())]
+    except ValueError:
+        runs = Run.objects.filter(subject_id=text.strip().replace("\x00", "")).order_by("-id")
+        return list(runs.values_list("pk", flat=True)[:MAX_RUNS]) if text.strip() else []
+
+
 class OfRun(ReadOnlyAdmin):
     """Rows that belong to a run: linked to its page, shown with its workflow and subject."""
 
+    large = True
+    ordering = ("-id",)
     list_select_related: ClassVar[tuple[str, ...]] = ("run",)
+
+    def dashboard(self, obj: Any) -> str:
+        """The page of its run."""
+        return reverse("run", args=[obj.run_id]) if obj.run_id else ""
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Rows of the run or of the subject's runs where the text names one, else by the columns searched."""
+        runs = runs_named(search_term)
+        if runs:
+            return queryset.filter(run_id__in=runs), False
+        return super().get_search_results(request, queryset, search_term)
 
     @admin.display(description="run", ordering="run_id")
     def run_page(self, obj: Any) -> str:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
-from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link
+from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link, runs_named, with_query
+from dashboard.admin.filters import SubmittedFilter, word_filter
+from orchestrator.core.actor import ROLES
 from orchestrator.models import Alert, BulkItem, BulkOperation
 
 
@@ -12,9 +18,24 @@ from orchestrator.models import Alert, BulkItem, BulkOperation
 class AlertAdmin(ReadOnlyAdmin):
     """Alerts sent and to be sent."""
 
-    list_display = ("key", "kind", "created_at", "attempts", "sent_at", "next_at", "run_page")
-    list_filter = ("kind",)
+    large = True
+    list_display = ("key", "kind", "created_at", "attempts", "sent_at", "next_at", masked_column("last_error"),
+                    "run_page")  # fmt: skip
+    list_filter = (word_filter("kind", ("failed", "deadline")), SubmittedFilter)
     search_fields = ("key__exact",)
+    search_help_text = "Run id or key, written in full."
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Alert], search_term: str
+    ) -> tuple[QuerySet[Alert], bool]:
+        """Alerts of the run or the subject that is named, else by key."""
+        if runs := runs_named(search_term):
+            return queryset.filter(run_id__in=runs), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def dashboard(self, obj: Alert) -> str:
+        """The run's page."""
+        return reverse("run", args=[obj.run_id])
 
     @admin.display(description="run")
     def run_page(self, obj: Alert) -> str:
@@ -26,14 +47,36 @@ class AlertAdmin(ReadOnlyAdmin):
 class BulkOperationAdmin(ReadOnlyAdmin):
     """What was done to many, by whom and why."""
 
-    list_display = ("id", "verb", "state", "actor", masked_column("reason"), "created_at", "finished_at")
-    list_filter = ("verb", "state")
+    list_display = ("id", "verb", "state", "actor", masked_column("reason"), "total", "done", "skipped", "failed",
+                    "created_at", "finished_at", "items_of")  # fmt: skip
+    list_filter = ("verb", "state", word_filter("role", ROLES))
+    search_fields = ("actor", "reason")
+    date_hierarchy = "created_at"
+    ordering = ("-created_at",)
+
+    def dashboard(self, obj: BulkOperation) -> str:
+        """Its page."""
+        return reverse("bulk", args=[obj.pk])
+
+    @admin.display(description="items")
+    def items_of(self, obj: BulkOperation) -> str:
+        """The list of its items."""
+        address = with_query("admin:orchestrator_bulkitem_changelist", operation__id__exact=obj.pk)
+        return format_html('<a href="{}">items</a>', address)
 
 
 @admin.register(BulkItem)
 class BulkItemAdmin(ReadOnlyAdmin):
     """One target of a bulk operation and what came of it."""
 
-    list_display = ("id", "operation", "position", "target", "state", "at")
+    large = True
+    ordering = ("-id",)
+    list_display = ("id", "operation", "position", "target", "state", "outcome", masked_column("detail"), "at")
+    list_filter = ("state", "outcome")
     list_select_related = ("operation",)
     search_fields = ("target__exact",)
+    search_help_text = "Id of a run or a dead letter."
+
+    def dashboard(self, obj: BulkItem) -> str:
+        """The run that it was done to, else the operation."""
+        return reverse("run", args=[obj.run_id]) if obj.run_id else reverse("bulk", args=[obj.operation_id])

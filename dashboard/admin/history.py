@@ -7,7 +7,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from dashboard.admin.actions import ask_why
-from dashboard.admin.base import OfRun, ReadOnlyAdmin, RunWorkflowFilter, WorkflowFilter
+from dashboard.admin.base import OfRun, ReadOnlyAdmin, masked_column, with_query
+from dashboard.admin.filters import RunWorkflowFilter, SubmittedFilter, WorkflowFilter, word_filter
+from dashboard.queries.audit import ACTIONS
+from orchestrator.core.actor import ROLES
 from orchestrator.core.mask import mask_error, mask_text
 from orchestrator.engine import operate
 from orchestrator.models import Attempt, AuditRecord, DeadLetter, Incident
@@ -19,9 +22,9 @@ class AttemptAdmin(OfRun):
 
     list_display = ("id", "of_step", "attempt", "cause", "message", "worker", "started_at", "finished_at", "retry_at",
                     "of_workflow", "of_subject", "run_page")  # fmt: skip
-    list_filter = ("cause", RunWorkflowFilter)
-    search_fields = ("run__subject_id__exact", "step_row__step__exact", "worker__exact")
-    search_help_text = "Subject, step or worker, written in full."
+    list_filter = ("cause", RunWorkflowFilter, SubmittedFilter)
+    search_fields = ("step_row__step__exact", "worker__exact")
+    search_help_text = "Run id, subject, step or worker, written in full."
     list_select_related = ("run", "step_row")
     readonly_fields = ("run_page",)
 
@@ -42,11 +45,15 @@ class DeadLetterAdmin(OfRun):
 
     list_display = ("id", "workflow", "step", "shard", "state", "cause", "message", "attempts", "count", "last_at",
                     "of_subject", "run_page")  # fmt: skip
-    list_filter = ("state", "cause", WorkflowFilter)
-    search_fields = ("step__exact", "run__subject_id__exact", "fingerprint__exact")
-    search_help_text = "Step, subject or fingerprint, written in full."
+    list_filter = ("state", "cause", WorkflowFilter, SubmittedFilter)
+    search_fields = ("step__exact", "fingerprint__exact")
+    search_help_text = "Run id, subject, step or fingerprint, written in full."
     readonly_fields = ("run_page",)
     actions = ("replay", "discard")
+
+    def dashboard(self, obj: DeadLetter) -> str:
+        """What failed alike, on the page of dead letters."""
+        return with_query("dead-letters", fingerprint=obj.fingerprint, state="any")
 
     @admin.display(description="error")
     def message(self, obj: DeadLetter) -> str:
@@ -82,8 +89,14 @@ class DeadLetterAdmin(OfRun):
 class IncidentAdmin(ReadOnlyAdmin):
     """What people noted about failures that belong together."""
 
-    list_display = ("id", "owner", "note", "fixed_in", "fixed_at", "updated_by", "updated_at")
-    search_fields = ("owner__exact", "fixed_in__exact")
+    list_display = ("id", "owner", masked_column("note"), "fixed_in", "fixed_at", "updated_by", "updated_at")
+    list_filter = (("fixed_at", admin.EmptyFieldListFilter),)
+    search_fields = ("owner", "fixed_in", "note")
+    date_hierarchy = "updated_at"
+
+    def dashboard(self, obj: Incident) -> str:
+        """The failures that it is about."""
+        return with_query("dead-letters", fingerprint=obj.fingerprints[0], state="any") if obj.fingerprints else ""
 
 
 @admin.register(AuditRecord)
@@ -91,10 +104,14 @@ class AuditRecordAdmin(OfRun):
     """Who did what, and what the engine decided."""
 
     list_display = ("id", "at", "action", "actor", "role", "reason_text", "subject", "run_page")
-    list_filter = ("role",)
-    search_fields = ("actor__exact", "action__exact", "subject__exact", "run__subject_id__exact")
-    search_help_text = "Actor, action or subject, written in full."
+    list_filter = (word_filter("action", ACTIONS), word_filter("role", ROLES), SubmittedFilter)
+    search_fields = ("actor__exact", "action__exact", "subject__exact")
+    search_help_text = "Run id, subject of a run, actor, action or what it concerns, written in full."
     readonly_fields = ("run_page",)
+
+    def dashboard(self, obj: AuditRecord) -> str:
+        """Its run, or the trail of what it concerns."""
+        return super().dashboard(obj) or with_query("audit", subject=obj.subject)
 
     @admin.display(description="reason")
     def reason_text(self, obj: AuditRecord) -> str:

@@ -2,39 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
 from dashboard.admin.actions import ask_why
-from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link
-from orchestrator.engine import tokens
-from orchestrator.models import ApiToken, Lock, Pause, Schedule, Topic
+from dashboard.admin.base import ReadOnlyAdmin, link, masked_column, run_link, with_query
+from dashboard.admin.filters import word_filter
+from orchestrator.core.states import StepState
+from orchestrator.engine import operate, tokens
+from orchestrator.models import ApiToken, Lock, Pause, Schedule, Step, Topic
+
+
+class OnQueuesPage(ReadOnlyAdmin):
+    """What the page of queues shows."""
+
+    def dashboard(self, obj: Any) -> str:
+        """The page of queues."""
+        return reverse("queues")
 
 
 @admin.register(Topic)
-class TopicAdmin(ReadOnlyAdmin):
+class TopicAdmin(OnQueuesPage):
     """Cluster-wide limits; set them on the queues page, by the API or with ``manage.py topic``."""
 
     list_display = ("name", "limit", "set_by", "updated_at")
-    search_fields = ("name",)
+    list_filter = (("set_by", admin.EmptyFieldListFilter), ("limit", admin.EmptyFieldListFilter))
+    search_fields = ("name", "set_by")
+    date_hierarchy = "updated_at"
 
 
 @admin.register(Lock)
-class LockAdmin(ReadOnlyAdmin):
-    """Names that have been locked on."""
+class LockAdmin(OnQueuesPage):
+    """Names that have been locked on, each with the row that holds it now."""
 
-    list_display = ("name",)
-    search_fields = ("name",)
+    large = True
+    list_display = ("name", "holder")
+    search_fields = ("name__startswith",)
+    search_help_text = "The beginning of a name."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Lock]:
+        """With the row that holds each; index: workflow_steps_lock."""
+        held = Step.objects.filter(lock_name=OuterRef("name"), state=StepState.RUNNING).order_by()
+        rows: QuerySet[Lock] = super().get_queryset(request)
+        return rows.annotate(held_by=Subquery(held.values("pk")[:1]))
+
+    @admin.display(description="held by step")
+    def holder(self, obj: Any) -> str:
+        """The running row that carries the name."""
+        return link("admin:orchestrator_step_change", obj.held_by, obj.held_by) if obj.held_by else "-"
 
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyAdmin):
-    """Cron schedules."""
+    """Cron schedules; pause, resume and run them on the dashboard."""
 
-    list_display = ("workflow", "cron", "timezone", "overlap", "paused", "next_at", "last_at", "last_page")
-    list_filter = ("paused",)
+    list_display = ("workflow", "cron", "timezone", "overlap", "paused", "next_at", "last_at", "last_page", "missed",
+                    "skipped")  # fmt: skip
+    list_filter = ("paused", word_filter("overlap", ("skip", "allow")))
     search_fields = ("workflow", "subject")
+    date_hierarchy = "last_at"
+
+    def dashboard(self, obj: Schedule) -> str:
+        """The page of schedules."""
+        return reverse("schedules")
 
     @admin.display(description="last run")
     def last_page(self, obj: Schedule) -> str:
@@ -49,6 +83,24 @@ class PauseAdmin(ReadOnlyAdmin):
     list_display = ("kind", "name", "until", "actor", masked_column("reason"), "created_at")
     list_filter = ("kind",)
     search_fields = ("name", "actor")
+    date_hierarchy = "created_at"
+    actions = ("resume",)
+
+    def dashboard(self, obj: Pause) -> str:
+        """The workflow, or the page of queues."""
+        return reverse("workflow", args=[obj.name]) if obj.kind == "workflow" else reverse("queues")
+
+    @admin.action(description="Resume", permissions=["operate"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Pause]) -> HttpResponse | None:
+        """Ends pauses before their time."""
+        return ask_why(
+            self,
+            request,
+            queryset,
+            verb="Resume",
+            done="resumed",
+            perform=lambda pause, actor, form: operate.resume(pause.kind, pause.name, actor, form["reason"]),
+        )
 
 
 @admin.register(ApiToken)
@@ -57,10 +109,15 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     role = "admin"
     list_display = ("name", "role", "created_at", "last_used_at", "revoked_at")
-    list_filter = ("role",)
+    list_filter = ("role", ("revoked_at", admin.EmptyFieldListFilter), ("last_used_at", admin.EmptyFieldListFilter))
     search_fields = ("name",)
+    date_hierarchy = "created_at"
     hidden = ("token_hash",)
     actions = ("revoke",)
+
+    def dashboard(self, obj: ApiToken) -> str:
+        """What has been done with it."""
+        return with_query("audit", actor=f"token:{obj.name}")
 
     @admin.action(description="Revoke tokens", permissions=["administer"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> HttpResponse | None:

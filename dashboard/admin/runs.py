@@ -11,7 +11,9 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from dashboard.admin.actions import CancelForm, ask_why
-from dashboard.admin.base import OfRun, ReadOnlyAdmin, RunWorkflowFilter, WorkflowFilter, link, run_link
+from dashboard.admin.base import OfRun, ReadOnlyAdmin, link, run_link, with_query
+from dashboard.admin.filters import RunWorkflowFilter, SubmittedFilter, WorkflowFilter
+from orchestrator.core.states import Kind
 from orchestrator.engine import operate
 from orchestrator.engine.find import text_condition
 from orchestrator.models import Compensation, Definition, FanOut, Run, Step
@@ -22,23 +24,36 @@ class DefinitionAdmin(ReadOnlyAdmin):
     """Published versions."""
 
     list_display = ("workflow", "version", "published_at", "retired_at", "package", "content_hash", "page")
-    list_filter = (WorkflowFilter,)
+    list_filter = (WorkflowFilter, ("retired_at", admin.EmptyFieldListFilter))
     search_fields = ("workflow", "content_hash")
+    date_hierarchy = "published_at"
+
+    def dashboard(self, obj: Definition) -> str:
+        """The page of the version."""
+        return with_query("workflow", obj.workflow, version=obj.version)
 
     @admin.display(description="on the dashboard")
     def page(self, obj: Definition) -> str:
-        """The workflow's runs."""
-        return format_html('<a href="/runs/?workflow={}&amp;version={}">runs</a>', obj.workflow, obj.version)
+        """The version, and its runs."""
+        runs = with_query("runs", workflow=obj.workflow, version=obj.version)
+        return format_html('<a href="{}">version</a> · <a href="{}">runs</a>', self.dashboard(obj), runs)
+
+
+class RunsSubmittedFilter(SubmittedFilter):
+    """The same for the runs themselves."""
+
+    column = "pk"
 
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     """Runs, with cancel and retry."""
 
+    large = True
     list_display = ("page", "workflow", "version", "subject_id", "state", "cause", "current_step", "pending",
                     "submitted_at", "deadline_at", "finished_at")  # fmt: skip
     list_display_links = ("subject_id",)
-    list_filter = ("state", "cause", "compensation", WorkflowFilter)
+    list_filter = ("state", "cause", "compensation", WorkflowFilter, RunsSubmittedFilter)
     search_fields = ("subject_id",)
     search_help_text = "Subject, workflow, idempotency key, or the beginning of an id."
     readonly_fields = ("page", "rows")
@@ -55,6 +70,10 @@ class RunAdmin(ReadOnlyAdmin):
     ) -> tuple[QuerySet[Run], bool]:
         """As the search of the runs page."""
         return queryset.filter(text_condition(search_term.strip())) if search_term.strip() else queryset, False
+
+    def dashboard(self, obj: Run) -> str:
+        """The run's page."""
+        return reverse("run", args=[obj.pk])
 
     @admin.display(description="run", ordering="id")
     def page(self, obj: Run) -> str:
@@ -124,11 +143,16 @@ def _named(item: Any) -> str:
 class RowAdmin(OfRun):
     """What steps and compensations have in common."""
 
-    search_fields = ("step__exact", "run__subject_id__exact", "shard__exact")
-    search_help_text = "Step, shard or subject, written in full."
+    search_fields = ("step__exact", "shard__exact")
+    search_help_text = "Run id, subject, step or shard, written in full."
     readonly_fields = ("run_page",)
     # The token fences a claim: whoever knows it could close the attempt.
     hidden = ("token",)
+
+    def dashboard(self, obj: Any) -> str:
+        """The step, opened on its run's page."""
+        page = with_query("run", obj.run_id, step=obj.step, shard=obj.shard)
+        return f"{page}#step" if obj.kind == Kind.STEP else reverse("run", args=[obj.run_id])
 
 
 @admin.register(Step)
@@ -137,14 +161,14 @@ class StepAdmin(RowAdmin):
 
     list_display = ("id", "step", "shard", "state", "cause", "attempt", "queue", "waiting_for", "ready_at",
                     "started_at", "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
-    list_filter = ("state", "kind", "waiting_for", "cause", RunWorkflowFilter)
+    list_filter = ("state", "kind", "waiting_for", "cause", RunWorkflowFilter, SubmittedFilter)
 
 
 @admin.register(Compensation)
 class CompensationAdmin(RowAdmin):
     """Rows that undo."""
 
-    list_filter = ("state", "waiting_for", "cause", RunWorkflowFilter)
+    list_filter = ("state", "waiting_for", "cause", RunWorkflowFilter, SubmittedFilter)
     list_display = ("id", "step", "shard", "undone_step", "state", "cause", "attempt", "queue", "started_at",
                     "finished_at", "of_workflow", "of_subject", "run_page")  # fmt: skip
     list_select_related = ("run", "undoes")
@@ -163,7 +187,11 @@ class FanOutAdmin(OfRun):
 
     list_display = ("id", "step", "total", "open", "done", "skipped", "failed", "cancelled", "window", "of_workflow",
                     "of_subject", "run_page")  # fmt: skip
-    list_filter = (RunWorkflowFilter,)
-    search_fields = ("step__exact", "run__subject_id__exact")
-    search_help_text = "Step or subject, written in full."
+    list_filter = (RunWorkflowFilter, SubmittedFilter)
+    search_fields = ("step__exact",)
+    search_help_text = "Run id, subject or step, written in full."
     readonly_fields = ("run_page",)
+
+    def dashboard(self, obj: FanOut) -> str:
+        """Its shards on the run's page."""
+        return with_query("run", obj.run_id, shards=obj.step)

@@ -13,11 +13,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import nav, words
+from dashboard.records import record_of
 from orchestrator.core.durations import format_duration
 from orchestrator.core.mask import mask_text
-from orchestrator.engine import explain_words
+from orchestrator.engine import explain_words, stale
 from orchestrator.engine.clock import record_now
 from orchestrator.engine.pauses import Paused
+from orchestrator.models import DeadLetter, Run, Step
 
 register = template.Library()
 DASH = mark_safe('<span class="dim">–</span>')
@@ -234,6 +236,24 @@ def query(context: template.Context, **changes: Any) -> str:
         else:
             params[key] = str(value)
     return f"?{params.urlencode()}" if params else "?"
+
+
+@register.simple_tag(takes_context=True)
+def record(context: template.Context) -> str:
+    """The address of the admin's page of what the page shows; empty where there is none or the user may not go."""
+    return record_of(context["request"])
+
+
+@register.simple_tag
+def step_sign(step: Step, run: Run) -> str:
+    """What a form about a step carries, so that it has no effect once the step has moved on."""
+    return stale.sign_of_step(step, run)
+
+
+@register.filter
+def letter_sign(letter: DeadLetter) -> str:
+    """The same of a dead letter."""
+    return stale.sign_of_letter(letter)
 
 
 @register.simple_tag(takes_context=True)
