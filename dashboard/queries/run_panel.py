@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dashboard.queries.run_steps import RowView, StepView
@@ -13,8 +14,9 @@ from orchestrator.core.actor import Actor, allows
 from orchestrator.core.mask import mask, mask_error, mask_text
 from orchestrator.core.states import Kind, StepState, WaitingFor
 from orchestrator.engine.explain_facts import Facts
+from orchestrator.engine.explain_words import at_in
 from orchestrator.engine.operate_steps import can_be_skipped, may_answer
-from orchestrator.models import Step
+from orchestrator.models import Lease, Step
 
 #: Characters of JSON that the page shows of one value.
 PREVIEW = 4_000
@@ -61,11 +63,29 @@ class Panel:
     error: dict[str, str] | None = None
     may_answer: bool = False
     may_skip: bool = False
+    #: When the worker that runs it was heard of last.
+    heartbeat: datetime | None = None
 
     @property
     def name(self) -> str:
         """The step, with its shard where it has one."""
         return f"{self.shard[:40]} of {self.view.id}" if self.shard else self.view.id
+
+    @property
+    def attempts(self) -> str:
+        """How the tries went, such as: 2 failed, try 3 of 5 at 14:15."""
+        if self.row is None or not self.row.row.attempt:
+            return ""
+        row, failed = self.row.row, self.row.failures
+        if not failed:
+            return f"attempt {row.attempt} of {row.max_attempts}"
+        if row.waiting_for == WaitingFor.RETRY:
+            when = f" {at_in(row.ready_at, self.row.now)}" if row.ready_at else ""
+            return f"{failed:,} failed, try {row.attempt + 1} of {row.max_attempts}{when}"
+        if failed >= row.attempt:
+            return f"{failed:,} failed of {row.max_attempts}"
+        how = "is running" if row.state == StepState.RUNNING else row.state
+        return f"{failed:,} failed, try {row.attempt} of {row.max_attempts} {how}"
 
     @property
     def shard(self) -> str:
@@ -106,8 +126,16 @@ def panel(facts: Facts, views: list[StepView], step: str, shard: str, actor: Act
         may_answer=not facts.run.stop
         and row.waiting_for == WaitingFor.APPROVAL
         and may_answer(actor, row.waiting_name),
+        heartbeat=_heartbeat(row),
         may_skip=not facts.run.stop and can_be_skipped(row.kind, row.state) and allows(actor.role, "operator"),
     )
+
+
+def _heartbeat(row: Step) -> datetime | None:
+    """One query, for a row that runs."""
+    if row.state != StepState.RUNNING or row.lease_id is None:
+        return None
+    return Lease.objects.filter(pk=row.lease_id).values_list("heartbeat_at", flat=True).first()
 
 
 def _try(attempt: Any) -> Try:

@@ -21,7 +21,7 @@ from dashboard.render import live_page, not_modified
 from dashboard.words import DEAD_LETTER
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid, NotFound, SwitchyardError
-from orchestrator.engine import operate
+from orchestrator.engine import operate, stale
 from orchestrator.engine.contention import floods
 from orchestrator.engine.explain_words import upper_first
 from orchestrator.engine.find_dead_letters import DeadLetterFilters, matching
@@ -108,6 +108,7 @@ def act(request: HttpRequest, verb: str) -> HttpResponse:
     ids = request.POST.getlist("id")[:MAX_AT_ONCE]
     for text in ids:
         try:
+            stale.check_letter(_id(text), request.POST.get(f"seen-{text}", ""))
             action(_id(text), actor_of(request), request.POST.get("reason", ""))
             done += 1
         except SwitchyardError as error:

@@ -18,7 +18,7 @@ from dashboard.render import FRAGMENT, PAGE, is_fragment
 from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Conflict, Invalid, NotAllowed, NotFound, SwitchyardError
 from orchestrator.core.states import RunState
-from orchestrator.engine import operate
+from orchestrator.engine import operate, stale
 from orchestrator.engine.explain_words import number, sentences, span, upper_first
 from orchestrator.engine.reading import plan
 from orchestrator.engine.unwind import is_held
@@ -73,10 +73,14 @@ def serve(
     done: str,
     context: Callable[[], dict[str, Any]],
 ) -> HttpResponse:
-    """Ask, or act and go back to the run; what is refused is told on the page that asked."""
+    """Ask, or act and go back to the run; what is refused is told on the page that asked.
+
+    The form carries what it showed (``seen``): on a run that has moved on since, it has no effect.
+    """
     reason, problem, status = request.POST.get("reason", ""), None, 200
     if request.method == "POST":
         try:
+            stale.check_run(run.id, request.POST.get("seen", ""))
             act(actor_of(request), reason.replace("\x00", "\ufffd").encode("utf-8", "replace").decode())
         except SwitchyardError as error:
             problem, status = error, STATUS.get(type(error), 422)
@@ -93,7 +97,8 @@ def serve(
         shown = {"title": f"{run.workflow} {run.subject_id}", "refused": True}
     told = sentences(upper_first(problem.message)) if problem else ""
     layout = FRAGMENT if is_fragment(request) else PAGE
-    shown |= {"run": run, "problem": problem, "told": told, "reason": reason, "layout": layout}
+    shown |= {"run": run, "problem": problem, "told": told, "reason": reason, "layout": layout,
+              "seen": stale.sign_of_run(run)}  # fmt: skip
     return render(request, "run/confirm.html", shown, status=status)
 
 

@@ -13,7 +13,7 @@ from dashboard.render import live_page, not_modified
 from dashboard.views.pauses import back
 from orchestrator.core.errors import NotAllowed, SwitchyardError
 from orchestrator.core.text import clean
-from orchestrator.engine import operate
+from orchestrator.engine import operate, stale
 from orchestrator.engine.explain_words import sentences, upper_first
 
 
@@ -48,6 +48,7 @@ def act(request: HttpRequest, step_id: int, verb: str) -> HttpResponse:
     """Approve, reject or skip; a page that is out of date changes nothing and is told so."""
     answer, done = _ACTS[verb]
     try:
+        stale.check_step(int(step_id), request.POST.get("seen", ""))
         answer(int(step_id), actor_of(request), clean(request.POST.get("reason", ""), 2000))
     except NotAllowed as problem:
         return refuse(request, sentences(upper_first(problem.message)))
