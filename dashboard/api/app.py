@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
 
 from dashboard.api import bulk, dead_letters, errors, limits, runs, steps
 from dashboard.api.body import StrictParser
 
-api = NinjaAPI(
+_ALWAYS = {"401": "No token, or one that is not known.", "403": "The role does not allow it."}
+_WITH_BODY = {
+    "400": "The body is not JSON.",
+    "413": "The body is over 1 MB.",
+    "415": "The body is of another content type.",
+}
+
+
+class _Api(NinjaAPI):
+    """Adds to each call of the document the refusals that no call has to declare."""
+
+    def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
+        """See the class."""
+        schema = super().get_openapi_schema(**kwargs)
+        error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+        for methods in schema["paths"].values():
+            for call in methods.values():
+                for status, text in (_ALWAYS | (_WITH_BODY if "requestBody" in call else {})).items():
+                    call["responses"].setdefault(status, {"description": text, "content": error})
+        return schema
+
+
+api = _Api(
     title="Switchyard",
     version="1",
     description="Start, watch and steer runs. Send Authorization: Bearer TOKEN; every error is "

@@ -6,9 +6,20 @@ from enum import StrEnum
 from typing import Any
 
 from django.http import QueryDict
+from django.urls import register_converter
+from django.urls.converters import PathConverter
 
 from orchestrator.core.errors import Invalid, NotFound
 from orchestrator.core.states import Cause, DeadLetterState, RunState, StepState, Undo
+
+
+class Text(PathConverter):
+    """The rest of an address, whatever it holds: a subject may have slashes and line breaks."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(Text, "text")
 
 
 def only(params: QueryDict, *known: str) -> None:

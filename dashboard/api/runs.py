@@ -104,7 +104,7 @@ def note_run(request: HttpRequest, run_id: str, body: Note) -> HttpResponse:
     return answer(describe.run_json(found))
 
 
-@router.get("/subjects/{path:subject_id}", auth=SUPPORT, response={200: SubjectAnswer, 404: Error})
+@router.get("/subjects/{text:subject_id}", auth=SUPPORT, response={200: SubjectAnswer, 404: Error})
 def read_subject(request: HttpRequest, subject_id: str) -> HttpResponse:
     """Where a subject's work stands: `answer` for support, `reply` for the customer."""
     return answer(subjects.to_json(subjects.about(subject_id)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Q
 from django.urls import reverse
 
 from orchestrator.core.actor import allows
-from orchestrator.core.states import DeadLetterState, Kind, RunState, Undo
+from orchestrator.core.states import DeadLetterState, Kind, RunState, StepState, Undo
 from orchestrator.engine.unwind import is_held
 from orchestrator.models import DeadLetter, Run
 
@@ -28,7 +29,8 @@ class Action:
 
 def open_undos(run: Run) -> list[DeadLetter]:
     """Undos of the run that failed for good and that nobody has replayed or settled."""
-    rows = DeadLetter.objects.filter(run=run, state=DeadLetterState.OPEN, step_row__kind=Kind.COMPENSATION)
+    left = Q(state=DeadLetterState.OPEN) | Q(state=DeadLetterState.DISCARDED, step_row__state=StepState.FAILED)
+    rows = DeadLetter.objects.filter(left, run=run, step_row__kind=Kind.COMPENSATION)
     rows = rows.select_related("step_row").defer("step_row__output", "step_row__item", "step_row__log")
     return list(rows.order_by("id")[:UNDOS])
 

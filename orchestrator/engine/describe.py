@@ -195,7 +195,8 @@ def _unmade(node: Node) -> dict[str, Any]:
 def _waiting(row: Step, holders: dict[str, str]) -> dict[str, Any] | None:
     if row.state != StepState.WAITING:
         return None
-    name = row.waiting_name
+    # For children the column holds how far their start has come, which is nobody's business.
+    name = None if row.waiting_for == WaitingFor.CHILDREN else row.waiting_name
     return {"kind": row.waiting_for, "name": name, "until": iso(row.ready_at), "holder": holders.get(name or "")}
 
 

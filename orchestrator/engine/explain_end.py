@@ -134,7 +134,9 @@ def _undo(facts: Facts) -> str:
     if undo == Undo.PARTIAL:
         return _undo_failed(facts)
     if facts.undo.total:
-        return f"What was done is undone ({number(facts.undo.total, 'undo', 'undos')})"
+        settled = facts.undo.states[StepState.FAILED]
+        by_hand = f", {settled} of them settled by hand" if settled else ""
+        return f"What was done is undone ({number(facts.undo.total, 'undo', 'undos')}{by_hand})"
     return "Nothing was there to undo"
 
 

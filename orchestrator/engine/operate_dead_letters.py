@@ -24,32 +24,32 @@ def _letters(conn: Connection, letter_ids: Sequence[int]) -> dict[int, Any]:
     return {letter.id: letter for letter in rows(conn, query, [list(letter_ids)])}
 
 
-def _why_not(letter: Any, letter_id: int) -> Conflict | NotFound | None:
+def _why_not(letter: Any, letter_id: int, *also: str) -> Conflict | NotFound | None:
     if letter is None:
         return NotFound(f"there is no dead letter {letter_id}")
-    if letter.state != DeadLetterState.OPEN:
+    if letter.state not in (DeadLetterState.OPEN, *also):
         return Conflict(f"dead letter {letter_id} is {letter.state} already")
     return None
 
 
-def _open_letter(conn: Connection, letter_id: int) -> Any:
+def _open_letter(conn: Connection, letter_id: int, *also: str) -> Any:
     letter = _letters(conn, [letter_id]).get(letter_id)
-    if error := _why_not(letter, letter_id):
+    if error := _why_not(letter, letter_id, *also):
         raise error
     return letter
 
 
-def _lock_open_letter(conn: Connection, letter_id: int) -> Any:
-    """The same behind the lock of its run, which comes before that of any other row."""
+def _lock_open_letter(conn: Connection, letter_id: int, *also: str) -> Any:
+    """The same behind the lock of its run, which comes before that of any other row. ``also``: other states that do."""
     found = rows(conn, "SELECT run_id FROM workflow_dead_letters WHERE id = %s", [letter_id])
     if not found:
         raise NotFound(f"there is no dead letter {letter_id}")
     lock_run(conn, found[0].run_id)
-    return _open_letter(conn, letter_id)
+    return _open_letter(conn, letter_id, *also)
 
 
 def _was_open(letter: Any) -> dict[str, Any]:
-    return {"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": "open"}
+    return {"dead_letter": letter.id, "step": letter.step, "shard": letter.shard, "state": letter.state}
 
 
 def replay_dead_letter(letter_id: int, actor: Actor, reason: str) -> None:
@@ -124,14 +124,14 @@ def settle_dead_letter(letter_id: int, actor: Actor, note: str) -> None:
 
     Raises:
         NotFound, NotAllowed, Invalid: no such letter, role below admin, no note.
-        Conflict: the letter is not open, or is not of an undo.
+        Conflict: the letter is neither open nor discarded, or is not of an undo.
     """
     require(actor, "admin", note)
     with caller_transaction() as conn:
-        letter = _lock_open_letter(conn, letter_id)
+        letter = _lock_open_letter(conn, letter_id, DeadLetterState.DISCARDED)
         if letter.kind != "compensation":
             raise Conflict("only the dead letter of an undo can be settled; replay or discard this one")
-        history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.SETTLED, note.strip())
+        history.close_dead_letters(conn, [letter.step_row_id], DeadLetterState.SETTLED, note.strip(), letter.state)
         cleared = transitions.clear_partial(conn, letter.run_id)
         after = {"state": "settled", "partial_cleared": cleared}
         record = Audit.of(actor, "settle", note, _was_open(letter), after)
@@ -148,7 +148,8 @@ def settle_undos(run_id: UUID, actor: Actor, note: str, letter_id: int | None = 
     require(actor, "admin", note)
     query = """
         SELECT d.id FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id
-        WHERE d.run_id = %s AND d.state = 'open' AND s.kind = 'compensation' AND (%s::bigint IS NULL OR d.id = %s)
+        WHERE d.run_id = %s AND s.kind = 'compensation' AND (%s::bigint IS NULL OR d.id = %s)
+          AND (d.state = 'open' OR (d.state = 'discarded' AND s.state = 'failed'))
         ORDER BY d.id"""
     with caller_transaction() as conn:
         row, _ = lock_run(conn, run_id)

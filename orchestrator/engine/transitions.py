@@ -200,8 +200,12 @@ def note_unserved(conn: Connection, run_id: UUID, step: str, note: str) -> None:
 
 
 def note_children(conn: Connection, row_id: int, name: str) -> None:
-    """Notes that a step that waits for children has them."""
-    put(conn, "UPDATE workflow_steps SET waiting_name = %s WHERE id = %s AND waiting_for = 'children'", [name, row_id])
+    """Notes that a step that waits for children has them: it has started, and there is something to undo."""
+    query = """
+        UPDATE workflow_steps
+        SET waiting_name = %s, first_started_at = coalesce(first_started_at, clock_timestamp())
+        WHERE id = %s AND waiting_for = 'children'"""
+    put(conn, query, [name, row_id])
 
 
 def note_cancel(conn: Connection, run_id: UUID, force: bool) -> None:
@@ -281,11 +285,15 @@ def note_missed_deadline(conn: Connection, run_id: UUID) -> bool:
 
 
 def clear_partial(conn: Connection, run_id: UUID) -> bool:
-    """Clears the note of an incomplete undo when no dead letter of an undo is open any more."""
+    """Clears the note of an incomplete undo when each dead letter of an undo was replayed or settled.
+
+    A discarded one does not count as either, unless the undo has since been done.
+    """
     query = """
         UPDATE workflow_runs SET compensation = 'done', updated_at = clock_timestamp()
         WHERE id = %(run)s AND compensation = 'partial' AND NOT EXISTS (
             SELECT 1 FROM workflow_dead_letters d JOIN workflow_steps s ON s.id = d.step_row_id
-            WHERE d.run_id = %(run)s AND d.state = 'open' AND s.kind = 'compensation')
+            WHERE d.run_id = %(run)s AND s.kind = 'compensation'
+              AND (d.state = 'open' OR (d.state = 'discarded' AND s.state = 'failed')))
         RETURNING id"""
     return bool(rows(conn, query, {"run": run_id}))

@@ -12,7 +12,8 @@ A command overrides :meth:`Command.arguments` and :meth:`Command.run`::
             self.emit(answer, text=answer["reply"])
 
 Exit codes: 0 done, 1 refused or not found, 2 bad usage. What a person should read while it works goes to stderr by
-:meth:`Command.note`; stdout carries the answer alone.
+:meth:`Command.note`; stdout carries the answer alone. With ``--json`` a refusal is a document too, as the API's errors
+are: ``{"error": {"code", "message", "field"?}}``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -48,6 +50,8 @@ class Command(BaseCommand):
 
     json_option = True
     as_json = False
+    #: Whether the answer was printed, so that a refusal after it adds no second document.
+    answered = False
     #: Set it where a command must work without the database, so that Django's checks do not ask for it.
     requires_system_checks: Any = []
 
@@ -63,6 +67,7 @@ class Command(BaseCommand):
         if self.as_json or text is None:
             indent = None if self.as_json else 2
             text = json.dumps(answer, default=_plain, ensure_ascii=False, indent=indent)
+        self.answered = True
         self.stdout.write(text)
 
     def note(self, text: str) -> None:
@@ -74,7 +79,19 @@ class Command(BaseCommand):
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         if self.json_option:
             parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+            parser.error = self._bad_usage(parser)  # type: ignore[assignment,method-assign]
         return parser
+
+    def _bad_usage(self, parser: CommandParser) -> Callable[[str], Any]:
+        """What argparse refuses is known before the options are: ``--json`` is looked for in the words themselves."""
+        error = parser.error
+
+        def refuse(message: str) -> Any:
+            self.as_json = bool(parser.called_from_command_line) and "--json" in sys.argv[2:]
+            self._refuse(message, UsageError(message))
+            return error(message)
+
+        return refuse
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Django's hook."""
@@ -87,12 +104,13 @@ class Command(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """Runs the command and turns what a person can cause into one line and an exit code."""
-        self.as_json = bool(options.get("json"))
+        self.as_json, self.answered = bool(options.get("json")), False
         try:
             answer = super().execute(*args, **options)
             self.stdout.flush()
             return answer
         except CommandError as refused:
+            self._refuse(str(refused), refused)
             raise _as_refusal(refused) from refused
         except BrokenPipeError:
             _drop_stdout()
@@ -102,8 +120,21 @@ class Command(BaseCommand):
             message = explain_error(failure)
             if message is None:
                 raise
+            self._refuse(message, failure)
             raise error(message) from failure
         return None
+
+    def _refuse(self, message: str, failure: Exception) -> None:
+        """The document of a refusal, where one was asked for and nothing else was printed."""
+        if not self.as_json or self.answered:
+            return
+        usage = isinstance(failure, CommandError) and failure.returncode == 2
+        code = getattr(
+            failure, "code", "usage" if usage else "refused" if isinstance(failure, CommandError) else "error"
+        )
+        field = getattr(failure, "field", None)
+        self.emit({"error": {"code": code, "message": message, **({"field": field} if field else {})}})
+        self.stdout.flush()
 
 
 def _as_refusal(refused: CommandError) -> CommandError:

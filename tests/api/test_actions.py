@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -150,6 +151,13 @@ def test_where_a_subject_stands(api: Caller) -> None:
         assert api.error("GET", f"/subjects/{unknown}")[0] == 404
 
 
+@pytest.mark.parametrize("subject", ["a/b", "a\nb", "..", 'é "q" 🎉', "a?b#c%"])
+def test_any_subject_can_be_asked_for(api: Caller, subject: str) -> None:
+    factory.make("done", subject=subject)
+    status, body = api("GET", f"/subjects/{quote(subject, safe='')}", role="support")
+    assert (status, body["subject_id"]) == (200, subject)
+
+
 def test_dead_letters_are_discarded_once(api: Caller) -> None:
     letter = DeadLetter.objects.get(run=factory.make("failed"))
     path = f"/dead-letters/{letter.pk}"
@@ -174,6 +182,15 @@ def test_unknown_dead_letters_are_404(api: Caller, letter_id: str) -> None:
     assert api.error("GET", f"/dead-letters/{letter_id}")[0] == 404
     for verb in ("replay", "discard"):
         assert api.error("POST", f"/dead-letters/{letter_id}/{verb}", {"reason": "x"})[0] == 404
+
+
+def test_openapi_names_the_refusals_of_every_call(api: Caller) -> None:
+    document = api("GET", "/openapi.json")[1]
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            wanted = {"401", "403"} | ({"400", "413", "415"} if "requestBody" in call else set())
+            assert wanted <= set(call["responses"]), (method, path)
+    assert "Error" in document["components"]["schemas"]
 
 
 def test_openapi_names_every_call(api: Caller) -> None:

@@ -84,6 +84,20 @@ def test_what_is_left_of_an_undo_is_settled_one_by_one_or_at_once(kit: Kit) -> N
     assert DeadLetter.objects.get(pk=step.pk).state == "open"
 
 
+def test_a_discarded_undo_leaves_the_run_partial_until_it_is_settled(kit: Kit) -> None:
+    run = kit.go("saga", {"d": "always_fail", "undo:a": "always_fail", "undo:b": "always_fail"})
+    first, second = DeadLetter.objects.filter(run=run, step_row__kind="compensation").order_by("id")
+    operate.discard_dead_letter(first.pk, OPERATOR, "not now")
+    operate.settle_dead_letter(second.pk, ADMIN, "by hand")
+    assert kit.run(run.pk).compensation == "partial"
+    operate.settle_dead_letter(first.pk, ADMIN, "by hand after all")
+    assert kit.run(run.pk).compensation == "done"
+    first.refresh_from_db()
+    assert (first.state, first.note) == ("settled", "by hand after all")
+    with pytest.raises(Conflict):
+        operate.settle_dead_letter(first.pk, ADMIN, "again")
+
+
 def test_a_link_is_recorded_with_its_end(kit: Kit) -> None:
     run = kit.go("one")
     until = operate.share_run(run.pk, 3600, SUPPORT, "customer on the phone")

@@ -82,6 +82,24 @@ def test_refusals(capsys: pytest.CaptureFixture[str], what: str, code: int, said
     assert from_shell(capsys, what) == (code, "", said)
 
 
+def test_with_json_a_refusal_is_one_document_too(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = from_shell(capsys, "refuse", "--json")
+    assert (code, json.loads(out)) == (1, {"error": {"code": "not_found", "message": "there is no run 7"}})
+    assert err == "error: there is no run 7\n"
+    code, out, _ = from_shell(capsys, "usage", "--json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "usage")
+
+
+def test_with_json_wrong_usage_is_one_document_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["answer", "--no-such-flag", "--json"]
+    monkeypatch.setattr(sys, "argv", ["manage.py", "sample", *words])
+    code, out, err = from_shell(capsys, *words)
+    assert (code, json.loads(out)["error"]["code"]) == (2, "usage")
+    assert "--no-such-flag" in err
+
+
 def test_wrong_usage_is_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = from_shell(capsys, "answer", "--no-such-flag")
     assert (code, out) == (2, "")

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from orchestrator.definitions import registry
+from orchestrator.definitions.fields import DOTTED, DOTTED_HINT
 from orchestrator.management import base
 from orchestrator.testing import injection
 from orchestrator.transport.health import eviction_warning, ping
@@ -31,6 +32,9 @@ class Command(base.Command):
         """Serves until SIGTERM or SIGINT."""
         if options["processes"] < 1:
             raise base.UsageError("--processes must be 1 or more")
+        for queue in options["queues"]:
+            if not DOTTED.fullmatch(queue):
+                raise base.UsageError(f"QUEUE {queue[:100]!r} is not a queue's name: {DOTTED_HINT}")
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         if injection.install_if_asked():
             self.note("faults are injected on purpose: this worker serves a fault matrix")
