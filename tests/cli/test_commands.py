@@ -126,7 +126,7 @@ def test_cancel_and_retry() -> None:
     record = AuditRecord.objects.get(run=made, action="cancel")
     assert (record.reason, record.role) == ("customer left", "admin")
     code, out, refusal = run("cancel", str(made.pk), "--reason", "again", "--json")
-    assert (code, out) == (1, "")
+    assert (code, json.loads(out)) == (1, {"error": {"code": "conflict", "message": refusal}})
     assert str(made.pk) in refusal
     failed = factory.make("failed")
     preview = document("retry", str(failed.pk), "--dry-run")
