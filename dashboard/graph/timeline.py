@@ -200,6 +200,8 @@ def _row_marks(axis: _Axis, view: RowView, undos: Undos, now: datetime) -> list[
         if last_end and row.started_at > last_end:
             marks.append(axis.mark("wait", last_end, row.started_at))
         marks.append(axis.mark("f-ok" if row.state == StepState.DONE else "f-idle", row.started_at, row.finished_at))
+    elif row.finished_at and row.state == StepState.DONE:  # a timer, an approval, child runs: no worker had it
+        marks.append(axis.mark("wait", row.first_started_at or row.created_at, row.finished_at))
     begun = undos.get(row.pk, [])
     marks += [axis.mark("f-comp", undo.started_at, undo.finished_at or now) for undo in begun if undo.started_at]
     return marks

@@ -17,7 +17,7 @@ from orchestrator.core.actor import Actor
 from orchestrator.core.errors import Invalid
 from orchestrator.core.mask import mask
 from orchestrator.core.states import Kind, StepState, WaitingFor
-from orchestrator.engine.explain_waits import WITHOUT_AN_ANSWER
+from orchestrator.engine.explain_waits import unanswered
 from orchestrator.engine.operate_steps import may_answer
 from orchestrator.engine.reading import plan
 from orchestrator.models import Run, Step
@@ -33,10 +33,14 @@ SHARDS = 2
 
 @dataclass
 class Waiting:
-    """One approval. ``glances``: (title, [(key, text)]) of the input and of the outputs before it."""
+    """One approval. ``until``: the end of the time for it, None without; ``then``: what happens at that moment.
+
+    ``glances``: (title, [(key, text)]) of the input and of the outputs before it.
+    """
 
     row: Step
     may: bool
+    until: datetime | None
     then: str
     glances: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
 
@@ -56,6 +60,11 @@ class Approvals:
     next: str = ""
     problem: str = ""
 
+    @property
+    def first(self) -> Waiting:
+        """Of those here the one that runs out first."""
+        return min(self.items, key=lambda item: (item.until is None, item.until or item.since))
+
 
 def approvals(actor: Actor, run: str = "", cursor: str = "") -> Approvals:
     """Open approvals, of one run where ``run`` names it. Four queries, whatever the number."""
@@ -67,7 +76,7 @@ def approvals(actor: Actor, run: str = "", cursor: str = "") -> Approvals:
     found = list(shown.select_related("run").defer(*_HEAVY)[: PAGE + 1])  # index: workflow_steps_waiting
     page = found[:PAGE]
     glances = _glances(page)
-    items = [Waiting(row, may_answer(actor, row.waiting_name), _then(row), glances[row.pk]) for row in page]
+    items = [Waiting(row, may_answer(actor, row.waiting_name), *_end(row), glances[row.pk]) for row in page]
     alone = not cursor and len(found) <= PAGE
     return Approvals(
         items,
@@ -109,10 +118,8 @@ def _after(cursor: str) -> Q:
     return Q(ready_at__gt=at) | Q(ready_at=at, pk__gt=pk) | Q(ready_at__isnull=True)
 
 
-def _then(row: Step) -> str:
-    compiled = plan(row.run.definition_id)
-    spec = compiled.by_id[row.step].spec.approval if row.step in compiled.by_id else None
-    return WITHOUT_AN_ANSWER.get(spec.on_timeout, "it goes on") if spec and row.ready_at else ""
+def _end(row: Step) -> tuple[datetime | None, str]:
+    return unanswered(row.run, plan(row.run.definition_id), row) or (None, "")
 
 
 def _glances(page: list[Step]) -> dict[int, list[tuple[str, list[tuple[str, str]]]]]:

@@ -15,9 +15,9 @@ from dashboard.nav import BOUND, frame
 from orchestrator.engine.pauses import Paused
 from orchestrator.models import Lease, Step
 
-#: Worker processes looked at; ended ones are left out after an hour.
+#: Worker processes looked at; ended ones are left out after five minutes.
 MAX_WORKERS = 500
-_ENDED_FOR = timedelta(hours=1)
+_ENDED_FOR = timedelta(minutes=5)
 
 # Names: those given, and by a loose index scan those that have something queued. Counts: index only, bounded.
 _QUEUES = f"""

@@ -39,7 +39,7 @@ def answer(q: str) -> Found:
         run_filters.parse({"q": [q]})
         found = look_up(q)
     except Invalid as error:
-        return Found(problem=f"That cannot be looked for: {error.message}.")
+        return Found(problem=_problem(error))
     except NotFound:
         return _near(q.strip())
     if found.about is None:
@@ -53,5 +53,11 @@ def _near(q: str) -> Found:
     try:
         page = run_filters.page(run_filters.RunFilters(q=q), limit=NEAR)
     except Invalid as error:
-        return Found(problem=f"That cannot be looked for: {error.message}.")
+        return Found(problem=_problem(error))
     return Found(near=rows_of(page.items), absent=absence(q))
+
+
+def _problem(error: Invalid) -> str:
+    """What to fix, without the name that the text has in the address."""
+    said = error.message.removeprefix("q ")
+    return f"That cannot be looked for: {'the text ' if said != error.message else ''}{said}."

@@ -44,10 +44,18 @@ class UploadForm(forms.Form):
         return video
 
 
+def offers(workflow: str) -> bool:
+    """Whether runs of the workflow are started by an upload here."""
+    return workflow == WORKFLOW and PACKAGE in settings.ORCHESTRATOR.workflows
+
+
 def too_large(size: int) -> str:
     """What is said of a file that is too large."""
-    limit = filesizeformat(MAX_BYTES)
-    return f"That file has {filesizeformat(size)}; up to {limit} can be uploaded here. Nothing was kept."
+    return f"That file has {filesizeformat(size)}; up to {_limit()} can be uploaded here. Nothing was kept."
+
+
+def _limit() -> str:
+    return filesizeformat(MAX_BYTES).replace(".0", "")
 
 
 def subject_of(filename: str) -> str:
@@ -61,7 +69,7 @@ def subject_of(filename: str) -> str:
 @require_role("operator")
 def upload(request: HttpRequest) -> HttpResponseBase:
     """The form, and what it sends."""
-    if PACKAGE not in settings.ORCHESTRATOR.workflows:
+    if not offers(WORKFLOW):
         raise Http404(f"the workflow package {PACKAGE} is not among ORCHESTRATOR_WORKFLOWS")
     length = request.META.get("CONTENT_LENGTH") or "0"
     if request.method == "POST" and length.isdigit() and int(length) > MAX_BYTES + FORM_BYTES:
@@ -85,6 +93,7 @@ def _upload(request: HttpRequest) -> HttpResponse:
             WORKFLOW,
             subject_of(video.name or ""),
             {"source": key} | ({"email": email} if email else {}),
+            labels={"uploader": email.lower()} if email else {},  # by which support finds it
             actor=actor_of(request),
         )
     except SwitchyardError as error:
@@ -94,5 +103,4 @@ def _upload(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    limit = filesizeformat(MAX_BYTES)
-    return render(request, "upload/upload.html", {"limit": limit, "layout": "base.html", **context}, status=status)
+    return render(request, "upload/upload.html", {"limit": _limit(), "layout": "base.html", **context}, status=status)

@@ -12,6 +12,7 @@ from dashboard.queries.step_times import compared
 from dashboard.queries.version import version_tag
 from dashboard.render import live_page, not_modified
 from dashboard.views.pauses import back
+from dashboard.views.upload import offers
 from orchestrator.core.errors import SwitchyardError
 from orchestrator.engine import operate
 
@@ -45,6 +46,7 @@ def workflow(request: HttpRequest, name: str) -> HttpResponse:
             "runbook_url": _link(page.shown["runbook"]),
             "may_act": may(request.user, "operator"),
             "may_retire": may(request.user, "admin"),
+            "by_upload": offers(name),
             "asked": request.GET.get("version", ""),
             "back": request.get_full_path(),
         },

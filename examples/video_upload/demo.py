@@ -43,7 +43,7 @@ def _submit_one(name: str, data: bytes) -> uuid.UUID:
         name,
         {"source": key, "email": email},
         idempotency_key=f"sample-{name}",
-        labels={"sample": "yes"},
+        labels={"sample": "yes", "uploader": email},
         actor=Actor("samples", "operator"),
     )
 

@@ -17,8 +17,9 @@ from orchestrator.engine.explain_words import (
     span,
     times,
 )
+from orchestrator.engine.plans import Plan
 from orchestrator.engine.versions import is_unserved
-from orchestrator.models import Step, Topic
+from orchestrator.models import Run, Step, Topic
 
 #: What happens when nobody answers an approval in time, by ``on_timeout``.
 WITHOUT_AN_ANSWER = {"fail": "the step fails", "approve": "it counts as approved", "skip": "the step is skipped"}
@@ -83,11 +84,19 @@ def _timer(facts: Facts, row: Step, name: str) -> str:
 def _approval(facts: Facts, row: Step, name: str) -> str:
     since = span((facts.now - (row.first_started_at or row.created_at)).total_seconds())
     text = f"{name} has waited {since} for approval by {row.waiting_name or 'an admin'}"
-    spec = facts.plan.by_id[row.step].spec.approval if row.step in facts.plan.by_id else None
+    without = unanswered(facts.run, facts.plan, row)
+    return f"{text}; without an answer by {clock(without[0], facts.now)} {without[1]}" if without else text
+
+
+def unanswered(run: Run, plan: Plan, row: Step) -> tuple[datetime, str] | None:
+    """Until when an approval can be given, and what happens then: the run's own deadline may come first."""
+    spec = plan.by_id[row.step].spec.approval if row.step in plan.by_id else None
+    ends = run.deadline_at if run.on_deadline == "fail" else None
+    if ends is not None and (spec is None or row.ready_at is None or ends < row.ready_at):
+        return ends, "the run misses its deadline"
     if spec is None or row.ready_at is None:
-        return text
-    then = WITHOUT_AN_ANSWER.get(spec.on_timeout, "it goes on")
-    return f"{text}; without an answer by {clock(row.ready_at, facts.now)} {then}"
+        return None
+    return row.ready_at, WITHOUT_AN_ANSWER.get(spec.on_timeout, "it goes on")
 
 
 def _children(facts: Facts, row: Step, name: str) -> str:

@@ -48,11 +48,14 @@ def label_of(row: Step) -> str:
 
 
 def error_text(error: Any, length: int = ERROR_LENGTH) -> str:
-    """``"OSError: disk full"`` on one line, secrets masked, cut to ``length``; empty for none."""
+    """``"OSError: disk full"`` on one line, secrets masked, cut to ``length``; empty for none.
+
+    ``Fail`` is no error of a program: of ``raise Fail("the amount must be positive")`` the reason says it all.
+    """
     if not isinstance(error, dict):
         return ""
     kind, message = str(error.get("type") or ""), str(error.get("message") or "")
-    text = f"{kind}: {message}" if kind and message else kind or message
+    text = f"{kind}: {message}" if kind and message and kind != "Fail" else message or kind
     return _short(mask_text(text[: 8 * length]), length).rstrip(".")
 
 

@@ -78,7 +78,7 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         if path.exists() and path.stat().st_size > self.LIMIT:
             path.replace(path.with_suffix(".log.1"))
         self.begin = path.stat().st_size if path.exists() else 0

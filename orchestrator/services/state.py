@@ -62,7 +62,7 @@ def locked(local: Path) -> Iterator[None]:
         ServicesError: ``.local`` cannot be made or belongs to another user.
     """
     try:
-        local.mkdir(parents=True, exist_ok=True)
+        local.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = (local / "services.lock").open("a")
     except OSError as error:
         raise ServicesError(

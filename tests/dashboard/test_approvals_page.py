@@ -47,7 +47,7 @@ def test_it_says_who_since_when_until_when_and_what_helps_to_decide(viewer: Clie
     html = text(viewer)
     assert f"/runs/{run.id}/?step=approve" in html
     assert "<b>editors</b> or an admin" in html
-    assert "the step fails" in html
+    assert "the run misses its deadline" in html, "which comes first"
     assert "Holiday clip" in html
     assert "thumbs/sprite.jpg" in html, "the output of the step before"
     assert "s3cr3t-X" not in html

@@ -7,11 +7,12 @@ import uuid
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
 
 from orchestrator.core.states import RunState, StepState, WaitingFor
-from orchestrator.models import AuditRecord, Run
+from orchestrator.models import AuditRecord, Run, Step
 from tests.dashboard.conftest import SignIn
 from tests.harness import factory
 from tests.harness.factory import Build, make, step_spec, workflow_spec
@@ -42,6 +43,13 @@ def test_every_stage_is_shown_with_few_queries(stage: str, viewer: Client, djang
                                    "?shards=nothing", "?step=%00&shard=%00&after=x&state=y", "?after=-1"])  # fmt: skip
 def test_every_view_of_the_page_works(query: str, viewer: Client) -> None:
     page(viewer, make("failed"), query)
+
+
+def test_a_wait_that_is_over_stays_on_the_timeline(viewer: Client) -> None:
+    run = make("approving")
+    Step.objects.filter(run=run, step="approve").update(state="done", waiting_for=None, finished_at=Now())
+    lane = page(viewer, run).split('aria-label="approve: Done')[1].split("</svg>")[0]
+    assert '<line class="wait"' in lane
 
 
 def test_5000_shards_are_a_small_page(viewer: Client, django_assert_max_num_queries: Any) -> None:

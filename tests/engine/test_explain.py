@@ -75,8 +75,10 @@ def test_a_delayed_run_says_when_it_starts_and_that_its_clock_stands() -> None:
 def test_an_approval_says_by_whom_and_what_happens_without() -> None:
     found = told("approving")
     assert "approve has waited 6 m 20 s for approval by editors; without an answer by" in found.sentence
-    assert found.sentence.endswith("the step fails.")
+    assert found.sentence.endswith("the run misses its deadline."), "which comes before the approval's own time is over"
     assert found.next == "Then notify."
+    later = told("approving", deadline_at=timezone.now() + timedelta(days=9))
+    assert later.sentence.endswith("the step fails.")
 
 
 def test_an_overdue_run_says_since_when() -> None:

@@ -40,10 +40,12 @@ def test_a_video_becomes_a_run(operator: Client) -> None:
     assert (
         page.status_code == 200 and 'type="file"' in page.content.decode() and "op@example.com" in page.content.decode()
     )
+    assert 'href="/upload/"' in operator.get("/workflows/video-upload/").content.decode()
     response = send(operator, email="ann@example.com")
     run = Run.objects.get()
     assert response.status_code == 302 and response["Location"] == f"/runs/{run.id}/"
     assert run.workflow == "video-upload" and run.subject_id.startswith("my-film-") and run.submitted_by == "operator"
+    assert run.labels["uploader"] == "ann@example.com", "by which support finds it"
     assert run.input["email"] == "ann@example.com" and run.input["source"].endswith("/source.mp4")
     assert artifact_store().open_key(run.input["source"]).read() == b"video"
 
@@ -74,7 +76,7 @@ def test_a_file_over_the_limit_is_refused_before_and_after_it_is_read(
 ) -> None:
     monkeypatch.setattr(upload, "MAX_BYTES", 1024)
     response = send(operator, data=b"v" * 1025)
-    assert response.status_code == 422 and "up to 1.0\xa0KB can be uploaded" in response.content.decode()
+    assert response.status_code == 422 and "up to 1\xa0KB can be uploaded" in response.content.decode()
     response = send(operator, data=b"v" * (1025 + upload.FORM_BYTES))
     assert response.status_code == 413 and "Nothing was kept" in response.content.decode()
     assert not Run.objects.exists()

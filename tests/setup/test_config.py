@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from environs import Env
 
 from orchestrator.config import ConfigError, database_settings, load_engine_settings, read_environment
+from orchestrator.services.state import locked
 from tests.harness.processes import MANAGE
 
 WRONG = [
@@ -119,3 +121,8 @@ def test_commands_stop_in_one_line(command: str) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "error: environment variable PORT: 'eighty' is not a whole number\n"
+
+
+def test_what_this_machine_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
+    with locked(tmp_path / "project" / ".local"):
+        assert (tmp_path / "project" / ".local").stat().st_mode & 0o077 == 0
