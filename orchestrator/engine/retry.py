@@ -82,8 +82,8 @@ def choose(conn: Connection, run: Any, plan: Plan, from_step: str | None, only: 
             continue
         nodes.add(node.index)
         items.append(RetryItem(row.step, row.shard, why, row.attempt + 1))
-        # A child run is kept: the retry goes on with it. Anything else that never began is made anew.
-        has_child = node.spec.workflow is not None and row.state in (StepState.FAILED, StepState.CANCELLED)
+        # A row with a child run stays: the run and its undo name it. Anything else that never began is made anew.
+        has_child = node.spec.workflow is not None and row.state in _HAD_A_CHILD
         (unmade if not row.shard and not row.attempt and not has_child else reset).append(row.id)
     for node in plan.nodes:
         if run.node_states[node.index] in (NodeState.PENDING, NodeState.BLOCKED) and node.index not in nodes:
@@ -130,6 +130,7 @@ def _from(plan: Plan, from_step: str | None) -> set[int]:
     return plan.descendants(from_step)
 
 
+_HAD_A_CHILD = (StepState.DONE, StepState.FAILED, StepState.CANCELLED)
 _ENDED_BADLY = {StepState.FAILED: "failed", StepState.REJECTED: "failed", StepState.CANCELLED: "cancelled"}
 
 

@@ -117,3 +117,34 @@ def test_no_child_is_made_after_a_cancel(world, when):
     world.finish(run_id)
     assert all(child.submitted_at <= acknowledged for child in children(run_id))
     assert not Run.objects.filter(parent_run=run_id, state="running").exists()
+
+
+def test_children_are_undone_and_a_retry_makes_new_ones(world):
+    """By the undo of their step, the latest first, and by on_failure, which undoes all steps: the timer waits again."""
+    world.start()
+    run_id = submit(world, "child-saga", {"a": "key"}, {"b": "fail_until:mended"})
+    (run,) = world.finish(run_id)
+    assert (run.state, run.compensation) == (RunState.FAILED, "done")
+    undone = world.ledger.order(run_id, "undo")
+    assert undone[0] == "undo:b" and undone[3:] == ["undo:c", "undo:on_failure"]
+    assert sorted(undone[1:3]) == ["undo:f/x", "undo:f/y"]
+    before, timer = {child.pk: child.output for child in children(run_id)}, world.row(run_id, "w").pk
+    world.ledger.open("mended")
+    world.retry(run_id)
+    (run,) = world.finish(run_id)
+    after = {child.pk: child.output for child in children(run_id) if child.pk not in before}
+    assert run.state == RunState.DONE and len(before) == len(after) == 3
+    assert not {*before.values()} & {*after.values()} and world.row(run_id, "c").output in after.values()
+    assert world.row(run_id, "w").pk != timer, "a timer is made anew"
+
+
+def test_a_retry_from_a_step_makes_its_done_children_anew(world):
+    world.start()
+    run_id = submit(world, "children", do={"b": "fail_until:mended"})
+    world.finish(run_id)
+    before = {child.pk for child in children(run_id)}
+    world.ledger.open("mended")
+    world.retry(run_id, from_step="c")
+    (run,) = world.finish(run_id)
+    after = {child.pk for child in children(run_id)}
+    assert run.state == RunState.DONE and len(before) == 3 and before < after and len(after) == 6
