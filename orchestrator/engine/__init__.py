@@ -13,7 +13,7 @@ up to these four or looks at what they wrote. ``docs/code.md`` follows one step 
   rollup, beats (who leads).
 - **A person acts**: operate (the door), operate_runs, operate_steps, operate_dead_letters, operate_start,
   operate_notes, retry, reopen, retry_preview; bulk, bulk_choice, bulk_preview, bulk_work, bulk_watch, bulk_report;
-  limits, incidents, retire, tokens, audit.
+  stale (what a page showed must still be so), limits, incidents, retire, tokens, audit.
 - **A person looks**: explain, explain_facts, explain_live, explain_waits, explain_end, explain_brief, explain_reply,
   explain_words; describe (the run of the API), find, find_dead_letters, lookup, subjects, estimate, progress,
   step_times, catalogue, versions, topics, contention, gauges (metrics), reading, clock.
