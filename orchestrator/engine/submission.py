@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -46,8 +46,8 @@ def check(
     input: Any = None,  # noqa: A002
     idempotency_key: str | None = None,
     version: int | None = None,
-    deadline: str | float | None = None,
-    delay: str | float | None = None,
+    deadline: str | float | timedelta | None = None,
+    delay: str | float | timedelta | None = None,
     labels: Any = None,
     lock: str | None = None,
     on_lock_conflict: str | None = None,
@@ -138,8 +138,10 @@ def _labels(value: Any) -> str:
     return to_json(dict(value), "labels")
 
 
-def _seconds(value: str | float, field: str, least: float) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+def _seconds(value: str | float | timedelta, field: str, least: float) -> float:
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
     else:
         try:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -40,8 +41,8 @@ def submit(
     *,
     idempotency_key: str | None = None,
     version: int | None = None,
-    deadline: str | float | None = None,
-    delay: str | float | None = None,
+    deadline: str | float | timedelta | None = None,
+    delay: str | float | timedelta | None = None,
     after: Iterable[UUID | str] | None = None,
     parent: Any = None,
     labels: Mapping[str, str] | None = None,

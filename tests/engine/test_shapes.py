@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from orchestrator.models import FanOut
@@ -130,6 +132,12 @@ def test_a_delayed_run_starts_when_due_and_its_deadline_clock_then(kit):
     run = kit.run(run_id)
     assert run.state == "done"
     assert 9 < (run.deadline_at - run.started_at).total_seconds() < 11
+
+
+def test_lengths_of_time_may_be_timedeltas(kit):
+    run = kit.run(kit.submit("tries", delay=timedelta(hours=1), deadline=timedelta(seconds=90)))
+    assert run.deadline_seconds == 90
+    assert 3590 < (run.available_at - run.submitted_at).total_seconds() < 3610
 
 
 def test_steps_go_to_their_queues(kit):
