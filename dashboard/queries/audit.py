@@ -115,6 +115,17 @@ def _change(row: AuditRecord) -> str:
     return " → ".join(_short(value) for value in (before, after) if value not in (None, {}))
 
 
+def _plain(value: Any) -> str:
+    """``step pick, state running`` for what is flat; JSON for what holds lists or objects."""
+    if isinstance(value, dict) and not any(isinstance(one, dict | list) for one in value.values()):
+        return ", ".join(f"{str(name).replace('_', ' ')} {_word(one)}" for name, one in value.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = _plain(value)
     return text if len(text) <= 120 else f"{text[:119]}…"
