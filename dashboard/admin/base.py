@@ -68,6 +68,8 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     role = "viewer"
     large = False
     show_full_result_count = False
+    #: Counts beside filters would read the whole table; the dashboard's are bounded.
+    show_facets = admin.ShowFacets.NEVER
     paginator = BoundedPaginator
     list_per_page = 50
     #: Fields that are not shown at all.

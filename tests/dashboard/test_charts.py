@@ -140,4 +140,4 @@ def test_the_charts_of_one_workflow(viewer):
     assert "?hours=72&amp;workflow=other%20%26%20more" in html, "the region asks again for the same workflow"
     assert '<option value="other &amp; more" selected>' in html
     assert re.search(r'href="\?(hours=168&amp;workflow|workflow)=other\+%26\+more(&amp;hours=168)?#charts"', html)
-    assert "per hour, of other &amp; more" in html
+    assert "of runs that ended done, of other &amp; more" in html
