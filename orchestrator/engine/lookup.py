@@ -24,7 +24,8 @@ from orchestrator.models.run import LABEL_VALUES
 #: Runs that are found by a label; a label of more runs than this is common.
 RUNS, COMMON = 50, 1_000
 #: What comes along when something is copied out of a mail or a chat.
-_AROUND = " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff\"'`<>“”‘’«»,;"
+_AROUND = " \t\r\n\u00a0\u200b\u200c\u200d\u2060\ufeff\"'`<>“”‘’«»,;#"
+_PAIR = re.compile(r"\s*([^:=]*[^:=\s])\s*[:=]\s*(\S.*?)\s*", re.DOTALL)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -71,18 +72,23 @@ def _by_id(text: str) -> SubjectAnswer | None:
 
 
 def _by_label(text: str) -> Lookup:
-    """Runs that have the text as a label's value, whatever the label's key; or ``key:value`` as it stands."""
+    """Runs that have the text as a label's value, whatever the label's key; or ``key:value``, or ``key=value`` as the
+    command line writes it. An address is found in small letters, too.
+    """
     labelled = Run.objects.alias(label_values=LABEL_VALUES).exclude(labels={})
     condition = Q(label_values__contains=[text])  # index: workflow_runs_label_values
-    key, sign, value = text.partition(":")
-    if sign and key.strip() and value.strip():
-        condition |= Q(labels__contains={key.strip(): value.strip()})  # index: workflow_runs_labels
+    if "@" in text and text != text.lower():
+        condition |= Q(label_values__contains=[text.lower()])
+    pair = _PAIR.fullmatch(text)
+    key, value = pair.groups() if pair else ("", "")
+    if pair:
+        condition |= Q(labels__contains={key: value})  # index: workflow_runs_labels
     runs = _newest(labelled.filter(condition))
     if not runs:
         raise NotFound(f"nothing is known of {text[:200]!r}")
     if len({run.subject_id for run in runs}) == 1:
         return Lookup(subjects.about(runs[0].subject_id))
-    held = next((name for name, one in runs[0].labels.items() if one == text), key.strip())
+    held = next((name for name, one in runs[0].labels.items() if one in (text, text.lower())), key)
     return Lookup(None, tuple(runs), held)
 
 

@@ -37,7 +37,7 @@ def run(db: None) -> Run:
 
 @pytest.mark.parametrize(
     "around",
-    ["{}", " {} ", "\t{}\n", "\u00a0{}\u200b", "\ufeff{}", '"{}"', "<{}>", "“{}”", "{},"],
+    ["{}", " {} ", "\t{}\n", "\u00a0{}\u200b", "\ufeff{}", '"{}"', "<{}>", "“{}”", "{},", "#{}"],
 )
 @pytest.mark.parametrize("what", ["subject", "id", "label"])
 def test_it_is_found_with_what_was_pasted_around_it(viewer: Client, run: Run, around: str, what: str) -> None:
@@ -56,6 +56,8 @@ def test_a_subject_with_spaces_of_its_own_and_key_and_value_of_a_label(viewer: C
     assert answers(ask(viewer, " padded "), odd)
     assert answers(ask(viewer, "mail:ann@example.com"), run)
     assert answers(ask(viewer, "mail: ann@example.com"), run)
+    assert answers(ask(viewer, "mail=ann@example.com"), run), "as the command line writes it"
+    assert answers(ask(viewer, "Ann@Example.com"), run)
     assert not answers(ask(viewer, "n:ann@example.com"), run)
 
 
