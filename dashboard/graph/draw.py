@@ -17,7 +17,7 @@ from orchestrator.engine.explain_words import clock, span
 MAX_NODES = 150
 #: Shards up to this number are named inside their step; above it they are a bar.
 NAMED = 6
-CHAR, MONO = 6.9, 7.0
+CHAR, MONO, SMALL = 6.9, 7.0, 5.4
 SHARD_HEIGHT = 21
 
 
@@ -162,22 +162,23 @@ def _shape(view: StepView, box: Box, now: datetime, current: str, *, phone: bool
     )
     if not phone and view.is_fan_out and view.tally.total:
         if view.tally.total <= NAMED:
-            room = int((width - 44) / MONO)
-            shape.shards = [_shard(row, 68 + SHARD_HEIGHT * i, room, now) for i, row in enumerate(view.rows)]
+            shape.shards = [_shard(row, 68 + SHARD_HEIGHT * i, width - 46, now) for i, row in enumerate(view.rows)]
         else:
             shape.bars = shard_bars(view, 12, width - 24)
     return shape
 
 
-def _shard(view: RowView, y: float, room: int, now: datetime) -> Text:
+def _shard(view: RowView, y: float, room: float, now: datetime) -> Text:
     row = view.row
     if row.state == StepState.WAITING and row.waiting_for == WaitingFor.RETRY:
         right = f"try {row.attempt + 1} of {row.max_attempts}"
+    elif row.state == StepState.WAITING:
+        right = "waits"  # for what is in the list; here is no room for it
     elif view.seconds is None:
         right = view.look.word.lower()
     else:
         right = span(view.seconds)
-    return Text(y, view.look, cut(row.shard, max(4, room - len(right))), right)
+    return Text(y, view.look, cut(row.shard, max(4, int((room - len(right) * SMALL) / MONO))), right)
 
 
 def shard_bars(view: StepView, x: float, width: float) -> list[Bar]:
@@ -219,7 +220,7 @@ def subtitle(view: StepView, now: datetime) -> str:
     """The second line of a box: how long it took, what it waits for, how long it usually takes."""
     spec, seconds = view.node.spec, view.seconds(now)
     if view.tally.undone and view.look.tone == "comp" and view.tally.undone_at:
-        return f"undone {clock(view.tally.undone_at, now)}"
+        return "undone" if view.is_fan_out else f"undone {clock(view.tally.undone_at, now)}"
     if view.is_fan_out and view.tally.total:
         many = f"{view.good:,} of {view.tally.total:,}" if view.tally.total >= 1000 else f"{view.tally.total} shards"
         return many if view.tally.total != 1 else "1 shard"
