@@ -35,12 +35,29 @@ class TopicAdmin(OnQueuesPage):
     date_hierarchy = "updated_at"
 
 
+class HeldFilter(admin.SimpleListFilter):
+    """Locks that somebody holds now; index: workflow_steps_lock."""
+
+    title = "held"
+    parameter_name = "held"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Held now."""
+        return [("yes", "held now")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Those whose name a running row carries."""
+        held = Step.objects.filter(state=StepState.RUNNING, lock_name__isnull=False).order_by()
+        return queryset.filter(name__in=held.values("lock_name")) if self.value() == "yes" else queryset
+
+
 @admin.register(Lock)
 class LockAdmin(OnQueuesPage):
     """Names that have been locked on, each with the row that holds it now."""
 
     large = True
     list_display = ("name", "holder")
+    list_filter = (HeldFilter,)
     search_fields = ("name__startswith",)
     search_help_text = "The beginning of a name."
 
