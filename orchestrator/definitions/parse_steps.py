@@ -34,7 +34,8 @@ _NOT_IN = {
     "handler": _CHILD,
     "wait": (*_ATTEMPTS, *_SHARDS, *_CHILD, "compensate"),
     "approval": (*_ATTEMPTS, *_SHARDS, *_CHILD, "compensate"),
-    "workflow": _ATTEMPTS,
+    # Its `retries` are taken, as in any step, and none is spent: a child that failed is retried with its parent.
+    "workflow": tuple(key for key in _ATTEMPTS if key not in ("retries", "backoff")),
 }
 _SAYS = {
     "handler": "only a child run (`workflow:`) takes it",

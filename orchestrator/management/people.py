@@ -13,6 +13,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from orchestrator.core.actor import Actor
+from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.core.errors import Invalid
 from orchestrator.core.text import clean
 from orchestrator.management.base import UsageError
@@ -50,6 +51,18 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Invalid(f'{option} must be a JSON object, such as {{"key": "value"}}', field=option)
     return value
+
+
+def seconds(text: str, option: str) -> float:
+    """The duration that an option holds, such as ``15m``, in seconds.
+
+    Raises:
+        UsageError: not a duration.
+    """
+    try:
+        return parse_duration(text)
+    except BadDuration as problem:
+        raise UsageError(f"{option}: {problem}") from None
 
 
 def plain(value: Any) -> str:

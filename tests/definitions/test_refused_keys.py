@@ -84,7 +84,7 @@ def test_a_bad_value_of_a_step_is_refused_with_its_line(line, reason):
         (("wait: 1s", "retries: 1"), "does not belong here"),
         (("wait: 1s", "compensate: u"), "does not belong here"),
         (("approval: {group: e}", "fan_out: [1]"), "does not belong here"),
-        (("workflow: w", "retries: 2"), "a child run has its own"),
+        (("workflow: w", "timeout: 2s"), "a child run has its own"),
         (("fan_out: [1, 2]", "join: {at_least: 3}"), "asks for 3 of 2 items"),
         (("fan_out: [1, 2]", "join: {at_least: 0}"), "must be a whole number from 1, or 1% to 100%, not 0"),
         (("fan_out: [1, 2]", "join: {at_least: 0%}"), "must be a whole number from 1"),

@@ -45,6 +45,8 @@ def test_a_failed_child_fails_its_step_and_a_retry_retries_the_same_child(world)
     (run,) = world.finish(run_id)
     (child,) = children(run_id)
     assert (run.state, run.cause, child.state) == (RunState.FAILED, Cause.CHILD_FAILED, RunState.FAILED)
+    # Its own `retries` are not spent on what a child came to.
+    assert len(children(run_id)) == 1 and world.ledger.calls("a", child.pk) == 1
     world.ledger.open("mended")
     world.retry(run_id)
     (run,) = world.finish(run_id)

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from orchestrator import services
+from tests.faults.test_limits import most_at_once
 from tests.harness.ledger import VARIABLE, Ledger
 from tests.harness.processes import MANAGE, PROJECT, Process, ending
 from tests.harness.wait import wait_until
@@ -49,6 +50,8 @@ class Site:
             VARIABLE: str(folder),
             "PYTHONPATH": str(PROJECT),
         }
+        self.python(MANAGE, "migrate")
+        self.python(MANAGE, "publish")
 
     def python(self, *words: str) -> str:
         done = subprocess.run(
@@ -88,8 +91,6 @@ class Site:
 def test_servers_that_go_down_and_come_back(tmp_path: Path) -> None:
     with project_folder() as local:
         site = Site(local, tmp_path)
-        site.python(MANAGE, "migrate")
-        site.python(MANAGE, "publish")
         processes = [
             site.start("dispatcher", "dispatcher"),
             site.start("worker", "worker", "default", "--processes", "3"),
@@ -109,5 +110,41 @@ def test_servers_that_go_down_and_come_back(tmp_path: Path) -> None:
             assert site.rows("SELECT DISTINCT attempt FROM workflow_steps WHERE state <> 'skipped'") == [(1,)]
             ended = Counter((e.run, e.step) for e in site.ledger.entries() if e.event in ("end", "undone"))
             assert len(ended) == RUNS * 2 // 3 * 5 + RUNS // 3 * (3 + 5)
+            answer = json.loads(site.python(MANAGE, "doctor", "--json"))
+            assert answer["ok"], answer
+
+
+_ON_GPU = """
+import django; django.setup()
+from orchestrator.engine.submit import submit
+for name in {names}:
+    submit("kit-topic", name, {{"do": {{"list": {{"emit": [1]}}, "a": "{do}"}}}})
+"""
+
+
+def test_a_slot_whose_holder_is_killed_as_the_database_restarts(tmp_path: Path) -> None:
+    """C54: its slot is free again, the others go through one by one, and none of them loses an attempt."""
+    with project_folder() as local:
+        site = Site(local, tmp_path)
+        processes = [
+            site.start("dispatcher", "dispatcher"),
+            site.start("worker", "worker", "default", "--processes", "3"),
+        ]
+        with ending(processes):
+            site.python("-c", _ON_GPU.format(names=["holder"], do="hold1:x"))
+            wait_until(lambda: site.ledger.of("a", ["start"]), 60, why=processes[1].log_tail)
+            site.python("-c", _ON_GPU.format(names=[f"s{i}" for i in range(7)], do="sleep:0.1"))
+            waiting = "SELECT count(*) FROM workflow_steps WHERE waiting_for = 'topic'"
+            wait_until(lambda: site.rows(waiting) == [(7,)], 60, why=processes[1].log_tail)
+            killed = site.ledger.of("a", ["start"])[0]
+            os.kill(killed.pid, signal.SIGKILL)
+            site.postgres(signal.SIGINT)
+            live = "SELECT count(*) FROM workflow_runs WHERE state NOT IN ('done', 'failed', 'cancelled')"
+            wait_until(lambda: site.rows(live) == [(0,)], 90, interval=0.3, why=processes[1].log_tail)
+            attempts = "SELECT attempt, count(*) FROM workflow_steps WHERE step = 'a' AND state = 'done' GROUP BY 1"
+            assert dict(site.rows(attempts)) == {1: 7, 2: 1}
+            told = [e for e in site.ledger.of("a", ["start", "end"]) if e != killed]
+            assert most_at_once(told) == 1 and len(told) == 16
+            assert all(process.is_running() for process in processes)
             answer = json.loads(site.python(MANAGE, "doctor", "--json"))
             assert answer["ok"], answer

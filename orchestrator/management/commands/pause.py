@@ -7,10 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.engine import pauses
 from orchestrator.management import base
-from orchestrator.management.people import facts, operator, reason_argument
+from orchestrator.management.people import facts, operator, reason_argument, seconds
 
 
 class Command(base.Command):
@@ -27,10 +26,7 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Pauses it; one that is paused gets the new time and reason."""
-        try:
-            seconds = parse_duration(options["length"])
-        except BadDuration as problem:
-            raise base.UsageError(f"--for: {problem}") from None
-        made = pauses.pause(options["kind"], options["name"], seconds, operator(), options["reason"])
+        length = seconds(options["length"], "--for")
+        made = pauses.pause(options["kind"], options["name"], length, operator(), options["reason"])
         pairs = [("paused", f"{made.kind} {made.name}"), ("until", made.until), ("reason", made.reason)]
         self.emit(asdict(made), text=facts(pairs))

@@ -7,11 +7,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from orchestrator.core.durations import BadDuration, parse_duration
 from orchestrator.engine import retention
 from orchestrator.engine.db import connect
 from orchestrator.management import base
-from orchestrator.management.people import facts, operator
+from orchestrator.management.people import facts, operator, seconds
 
 
 class Command(base.Command):
@@ -26,14 +25,11 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Deletes and says how much."""
-        try:
-            seconds = parse_duration(options["older_than"])
-        except BadDuration as problem:
-            raise base.UsageError(f"--older-than: {problem}") from None
+        length = seconds(options["older_than"], "--older-than")
         with connect("switchyard prune") as conn:
-            pruned = retention.prune(conn, seconds, operator(), dry_run=options["dry_run"])
+            pruned = retention.prune(conn, length, operator(), dry_run=options["dry_run"])
         counts = asdict(pruned)
-        answer = {"dry_run": options["dry_run"], "older_than": seconds, **counts}
+        answer = {"dry_run": options["dry_run"], "older_than": length, **counts}
         would = "would be deleted" if options["dry_run"] else "deleted"
         lines = facts([(name.replace("_", " "), n) for name, n in counts.items() if n])
         self.emit(answer, text=f"{would}:\n{lines}" if lines else f"nothing {would}: no run ended longer ago")

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from orchestrator.engine.describe import run_json
 from orchestrator.engine.submit import submit_once
 from orchestrator.management import base
-from orchestrator.management.people import json_object, operator
+from orchestrator.management.people import json_object, operator, seconds
 
 
 class Command(base.Command):
@@ -35,6 +35,9 @@ class Command(base.Command):
 
     def run(self, **options: Any) -> None:
         """Starts it, or answers the run that the key stands for."""
+        for option in ("delay", "deadline"):
+            if options[option] is not None:
+                seconds(options[option], f"--{option}")
         run_id, made = submit_once(
             operator(),
             workflow=options["workflow"],
