@@ -25,9 +25,11 @@ def parse_duration(text: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people, two units at most: ``"2 h 5 m"``, ``"42 s"``, ``"0.3 s"``."""
+    """A duration for people, two units at most: ``"2 h 5 m"``, ``"42 s"``, ``"0.3 s"``, ``"under 0.1 s"``."""
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
+    if 0 < seconds < 0.05:
+        return "under 0.1 s"
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     left, parts = round(seconds), []

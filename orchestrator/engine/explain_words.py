@@ -80,8 +80,9 @@ def number(count: int, one: str, more: str | None = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in whole seconds, never negative: ``"42 s"``."""
-    return format_duration(max(0, round(seconds)))
+    """A length of time in whole seconds, never negative: ``"42 s"``, ``"under 1 s"``."""
+    whole = round(seconds)
+    return format_duration(whole) if whole > 0 else "under 1 s"
 
 
 def clock(moment: datetime, now: datetime) -> str:
