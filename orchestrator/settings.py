@@ -56,6 +56,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "dashboard.api.middleware.JsonErrors",
+    "dashboard.shared_regions.SharedRegions",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -86,6 +87,12 @@ TEMPLATES = [
         },
     }
 ]
+_MEMORY = "django.core.cache.backends.locmem.LocMemCache"
+CACHES = {
+    "default": {"BACKEND": _MEMORY, "LOCATION": "default"},
+    # Sessions whose open pages were let in a moment ago: dashboard.shared_regions.
+    "readers": {"BACKEND": _MEMORY, "LOCATION": "readers", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+}
 RQ_QUEUES = {name: {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"} for name in ORCHESTRATOR.queues}
 # Its pages are mounted at /admin/rq/ for admins; its own registration would show them to all staff.
 RQ_SHOW_ADMIN_LINK = False

@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.apps import apps
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import connections
 from django.test.utils import setup_databases, teardown_databases
 from pytest_django.plugin import blocking_manager_key
@@ -59,7 +59,8 @@ hypothesis.settings.load_profile("steady")
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
     """What pages keep for a while is of the test before."""
-    cache.clear()
+    for cache in caches.all():
+        cache.clear()
 
 
 FAILED = pytest.StashKey[bool]()

@@ -36,7 +36,7 @@ _DONE = {"replay": "replayed", "discard": "discarded"}
 def dead_letters(request: HttpRequest) -> HttpResponse:
     """Open failures by cause, and below them one by one."""
     tag = version_tag(request.get_full_path(), may(request.user, "operator"))
-    if (same := not_modified(request, tag)) is not None:
+    if (same := not_modified(request, tag, shared=True)) is not None:
         return same
     asked = {name: request.GET.getlist(name) for name in bulk_filters.LETTER_NAMES if request.GET.get(name)}
     try:
@@ -64,7 +64,7 @@ def dead_letters(request: HttpRequest) -> HttpResponse:
         "may_note": may(request.user, "support"),
         "back": request.get_full_path(),
     }
-    return live_page(request, "dead_letters/index.html", context, tag=tag)
+    return live_page(request, "dead_letters/index.html", context, tag=tag, shared=True)
 
 
 @require_safe

@@ -18,13 +18,13 @@ from dashboard.render import is_fragment, live_page, not_modified
 def overview(request: HttpRequest) -> HttpResponse:
     """How things stand, and what wants somebody. The charts stand below the region that polls."""
     tag = version_tag("overview")
-    if (same := not_modified(request, tag)) is not None:
+    if (same := not_modified(request, tag, shared=True)) is not None:
         return same
     page = read()
     context = {"page": page, "opening": opening(page), "periods": PERIODS}
     if not is_fragment(request):
         context["charts"] = read_charts(request.GET.get("hours", ""), request.GET.get("workflow", ""))
-    return live_page(request, "overview/index.html", context, tag=tag)
+    return live_page(request, "overview/index.html", context, tag=tag, shared=True)
 
 
 @require_role("viewer")

@@ -32,7 +32,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     """Runs by any filter, newest first. The address holds all of it."""
     may_act = may(request.user, "operator")
     tag = version_tag(request.get_full_path(), may_act)
-    if (same := not_modified(request, tag)) is not None:
+    if (same := not_modified(request, tag, shared=True)) is not None:
         return same
     found = listing(request.GET)
     context = {
@@ -53,7 +53,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         context["choices"] = choices(filters, workflow_names())
         context |= {"saved": kept, "here": here, "is_saved": any(view.query == here for view in kept)}
         context["may_save"] = may(request.user, "support")
-    return live_page(request, "runs/index.html", context, tag=tag, live=not found.filters.q)
+    return live_page(request, "runs/index.html", context, tag=tag, live=not found.filters.q, shared=True)
 
 
 @require_safe
@@ -98,6 +98,6 @@ def overdue(request: HttpRequest) -> HttpResponse:
     """Overdue, at risk, and missed in the last 24 hours. ``?more=1`` for long lists."""
     more = request.GET.get("more") == "1"
     tag = version_tag("overdue", more)
-    if (same := not_modified(request, tag)) is not None:
+    if (same := not_modified(request, tag, shared=True)) is not None:
         return same
-    return live_page(request, "runs/overdue.html", {"page": late.page(more)}, tag=tag)
+    return live_page(request, "runs/overdue.html", {"page": late.page(more)}, tag=tag, shared=True)

@@ -26,10 +26,10 @@ def queues(request: HttpRequest) -> HttpResponse:
         "may_act": may(request.user, "operator"),
         "back": request.get_full_path(),
     }
-    return live_page(request, "queues/index.html", context)
+    return live_page(request, "queues/index.html", context, shared=True)
 
 
 @require_role("viewer")
 def health(request: HttpRequest) -> HttpResponse:
     """Whether the machinery itself is well."""
-    return live_page(request, "health/index.html", {"page": state.health()})
+    return live_page(request, "health/index.html", {"page": state.health()}, shared=True)

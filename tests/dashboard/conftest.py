@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client
 
 from orchestrator.core.ids import new_run_id
@@ -19,7 +19,8 @@ SignIn = Callable[..., Client]
 @pytest.fixture(autouse=True)
 def _empty_cache() -> None:
     """Samples and risks are kept for some seconds; no test shall see those of another."""
-    cache.clear()
+    for cache in caches.all():
+        cache.clear()
 
 
 @pytest.fixture
