@@ -61,6 +61,8 @@ class DeadLetter(models.Model):
         ordering = ["-last_at"]
         indexes = [
             models.Index(fields=["-last_at", "-id"], name="workflow_dead_letters_open", condition=Q(state="open")),
+            # Closed ones too, for the list of all.
+            models.Index(fields=["-last_at", "-id"], name="workflow_dead_letters_latest"),
             models.Index(fields=["fingerprint", "-last_at"], name="workflow_dead_letters_alike"),
             models.Index(fields=["run"], name="workflow_dead_letters_run"),
         ]
