@@ -61,7 +61,7 @@ def test_who_may_not_act_sees_no_buttons_and_cannot_force_it(site: Site, role: s
     page.goto("/dead-letters/")
     expect(page.get_by_role("heading", name="Dead letters", level=1)).to_be_visible()
     assert page.locator("main form[method=post]").count() == 0
-    token = page.locator("form[action='/logout/'] input[name=csrfmiddlewaretoken]").get_attribute("value") or ""
+    token = page.locator("form[action='/logout/'] input[name=csrfmiddlewaretoken]").first.get_attribute("value") or ""
     acts = AuditRecord.objects.filter(run=run).count()
     for verb in ("cancel", "retry"):
         form = {"csrfmiddlewaretoken": token, "reason": "forged"}

@@ -57,7 +57,7 @@ def test_exact_sets_by_id(kit: Kit) -> None:
     assert [state for state, _ in said.values()] == ["done", "done", "skipped", "skipped", "done", "skipped"]
     assert "is done" in said[str(good.pk)][1]
     assert "no run" in said[str(gone.pk)][1]
-    assert "not a run id" in said["nonsense"][1]
+    assert "there is no run" in said["nonsense"][1]
     assert {kit.run(run.pk).state for run in (one, two, other)} == {"done"}
     assert {kit.run(run.pk).state for run in untouched} == {"failed"}
 

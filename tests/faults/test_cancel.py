@@ -104,7 +104,7 @@ def test_cancel_of_a_wide_fan_out_at_random_moments(world):
     world.start(2)
     runs = []
     for i in range(6):
-        run_id = world.submit("dynamic", {"l": "numbers"}, subject=f"s{i}", input={"n": 300})
+        run_id = world.submit("dynamic", {"l": "numbers", "f": "sleep:0.05"}, subject=f"s{i}", input={"n": 300})
         runs.append(run_id)
         if i % 2:
             world.called("f", 5 * i, run=run_id)
