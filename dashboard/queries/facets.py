@@ -72,17 +72,23 @@ Choices = dict[str, list[Choice]]
 def choices(filters: RunFilters, workflows: list[str]) -> Choices:
     """What workflow, version and cause can be set to, with what each would leave. At most two queries, kept a while.
 
-    Versions are offered for the workflow that is chosen. With a text to look for nothing is counted: it is dear.
+    Versions are offered for the workflow that is chosen; with one of them chosen the others are not counted, as its
+    number means something else there. With a text to look for nothing is counted: it is dear.
     """
     offered: dict[str, list[Any]] = {"workflow": workflows, "cause": list(map(str, Cause)), "version": []}
     if filters.workflow:
         versions = Definition.objects.filter(workflow=filters.workflow).order_by("-version")
         offered["version"] = list(versions.values_list("version", flat=True)[:500])
-    wanted = [_set(filters, name, value) for name, values in offered.items() for value in values[:COUNTED]]
-    counts = iter([None] * len(wanted) if filters.q else _counts(wanted, CHOICES_KEPT))
-    return {
-        name: [Choice(str(value), next(counts) if at < COUNTED else None) for at, value in enumerate(values)]
+    uncounted = {*offered} if filters.q else {"workflow"} if filters.version is not None else set()
+    wanted = {
+        (name, value): _set(filters, name, value)
         for name, values in offered.items()
+        if name not in uncounted
+        for value in values[:COUNTED]
+    }
+    counts = dict(zip(wanted, _counts(list(wanted.values()), CHOICES_KEPT) if wanted else [], strict=True))
+    return {
+        name: [Choice(str(value), counts.get((name, value))) for value in values] for name, values in offered.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Every page on a few thousand rows: how many questions it asks, and that none reads a large table from end to end."""
+"""Every page at three thousand runs and at a hundred thousand: what it asks for, and that by index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ MOST_BYTES = 1_000_000
 ANYWHERE = ("runs, text", "runs, part", "api runs, text", "api runs, part", "where, nothing")
 
 
-def test_pages_ask_little_and_by_index() -> None:
-    generate(3000, seed=5)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runs", "seqscan"),
+    [
+        # With few rows reading all of them is right; forbidden, a plan does so only where there is no other way.
+        (3_000, False),
+        (100_000, True),
+    ],
+)
+def test_pages_ask_little_and_by_index(runs: int, seqscan: bool) -> None:
+    generate(runs, seed=5)
     client, problems, looked = pages.visitor(), [], 0
     for name, path in pages.pages().items():
-        # With few rows reading all of them is right; forbidden, a plan does so only where there is no other way.
-        found = pages.look(client, path, explain=True, seqscan=False)
+        found = pages.look(client, path, explain=True, seqscan=seqscan)
         if found.status >= 500:
             problems.append(f"{name} {path}: {found.status}")
         if found.status != 200:
