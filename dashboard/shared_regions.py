@@ -24,7 +24,7 @@ from dashboard.zone import COOKIE as ZONE
 #: Seconds that a copy is handed out to others; about the tick of a page.
 SHARED = 3.0
 #: Seconds that a session's access is taken on trust by regions that ask again.
-TRUSTED = 15
+TRUSTED = 30
 #: Larger answers are not kept.
 MOST_BYTES = 256 * 1024
 #: Headers that belong to one reader or one answer.

@@ -18,7 +18,7 @@ from orchestrator.engine.estimate import at_risk, estimates
 from orchestrator.models import Run
 
 #: Rows of a list, and of one where more were asked for.
-LIST, MORE = 20, 200
+LIST, MORE = 12, 200
 #: Running runs, nearest their deadline first, that are looked at for a risk, and seconds that the answer is kept.
 LOOKED_AT = 100
 KEPT = 15
