@@ -67,14 +67,14 @@ def test_no_child_is_made_after_a_cancel_wherever_it_falls(world):
     world.start(2)
     runs = []
     for seen in (0, 1, 20, 60):
-        run_id = world.submit("brood", {"list": {"emit": list(range(150))}}, subject=f"s{seen}",
+        run_id = world.submit("brood", {"list": {"emit": list(range(500))}}, subject=f"s{seen}",
                               input={"child": {"a": "coop:0.2"}})  # fmt: skip
         world.until(lambda n=seen, r=run_id: Run.objects.filter(parent_run=r).count() >= n)
         world.cancel(run_id)
         runs.append(run_id)
     for run in world.finish(*runs, timeout=60):
         made = Run.objects.filter(parent_run=run)
-        assert run.state == "cancelled" and made.count() < 150
+        assert run.state == "cancelled" and made.count() < 500
         assert all(child.submitted_at <= run.cancel_requested_at for child in made)
         assert not made.exclude(state__in=["cancelled", "done"]).exists()
         assert world.ledger.calls("b", run.pk) == 0
