@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 from typing import Any
 
@@ -13,8 +14,11 @@ from django.shortcuts import render
 PAGE, FRAGMENT = "base.html", "components/fragment.html"
 #: Header of what a region shows: ``<tag>.<moment>``, the moment in Unix seconds.
 TAG = "HX-PTag"
-#: Stands in a shared region where each reader gets a token of his own against forged requests.
-READERS_TOKEN = "token-of-the-reader"  # noqa: S105  # holds the place of one
+#: Stands in a shared region where each reader gets a token of his own against forged requests. Nobody can guess it, and
+#: so have his token put where others read it, into a link say.
+READERS_TOKEN = secrets.token_hex(16)
+#: In ``request.META``: when a region asked (Unix seconds), and that its answer may be shared.
+ASKED_AT, MAY_SHARE = "switchyard.asked_at", "switchyard.may_share"
 
 
 def is_fragment(request: HttpRequest) -> bool:
@@ -78,12 +82,12 @@ def read_stamp(text: str) -> tuple[str, float]:
 
 
 def _asked_at(request: HttpRequest) -> float:
-    asked: float = getattr(request, "asked_at", 0.0) or time.time()
+    asked: float = request.META.get(ASKED_AT) or time.time()
     return asked
 
 
 def _share(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     if READERS_TOKEN.encode() in response.content:
         get_token(request)  # so that a reader without one is sent his cookie
-    response.is_shared_region = True  # type: ignore[attr-defined]
+    request.META[MAY_SHARE] = True
     return response

@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CSRF_SECRET_LENGTH, get_token
 
 from dashboard.access import groups_of, role_of
-from dashboard.render import READERS_TOKEN, TAG, is_fragment, make_tag, read_stamp, stamp
+from dashboard.render import ASKED_AT, MAY_SHARE, READERS_TOKEN, TAG, is_fragment, make_tag, read_stamp, stamp
 from dashboard.zone import COOKIE as ZONE
 
 #: Seconds that a copy is handed out to others; about the tick of a page.
@@ -29,6 +29,8 @@ TRUSTED = 30
 MOST_BYTES = 256 * 1024
 #: Headers that belong to one reader or one answer.
 _OWN = ("Set-Cookie", "Content-Length", TAG)
+#: In ``request.META``: this request draws the region anew for all.
+_DRAWS = "switchyard.draws"
 
 
 @dataclass(frozen=True)
@@ -49,32 +51,34 @@ class SharedRegions:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answers a session that is trusted; else the request goes its way, and what came of it is kept."""
-        session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
-        if request.method != "GET" or not session or not is_fragment(request):
+        if request.method != "GET" or not request.COOKIES.get(settings.SESSION_COOKIE_NAME) or not is_fragment(request):
             return self.get_response(request)
-        request.asked_at = time.time()  # type: ignore[attr-defined]
-        trusted = make_tag(session, _zone(request))
+        request.META[ASKED_AT] = time.time()
+        trusted = _trusted(request)
         reader: str | None = caches["readers"].get(trusted)
         if reader is not None and (answer := _from_copy(request, reader)) is not None:
             return answer
         response = self.get_response(request)
-        if getattr(response, "is_shared_region", False):
+        if MAY_SHARE in request.META:
             reader = _reader(request)
             caches["readers"].set(trusted, reader, TRUSTED)
             _keep(_key(request, reader), response)
             _sign(request, response)
-        elif getattr(response, "is_copy", False):
-            caches["readers"].set(trusted, _reader(request), TRUSTED)
         return response
 
     def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
         """A session that is not trusted yet, or no more: with its user known it may have a copy too."""
-        if not hasattr(request, "asked_at") or hasattr(request, "draws") or not request.user.is_authenticated:
+        if ASKED_AT not in request.META or _DRAWS in request.META or not request.user.is_authenticated:
             return None
-        answer = _from_copy(request, _reader(request))
+        reader = _reader(request)
+        answer = _from_copy(request, reader)
         if answer is not None:
-            answer.is_copy = True  # type: ignore[attr-defined]
+            caches["readers"].set(_trusted(request), reader, TRUSTED)
         return answer
+
+
+def _trusted(request: HttpRequest) -> str:
+    return make_tag(request.COOKIES[settings.SESSION_COOKIE_NAME], _zone(request))
 
 
 def _zone(request: HttpRequest) -> str:
@@ -99,7 +103,7 @@ def _from_copy(request: HttpRequest, reader: str) -> HttpResponse | None:
     if copy.moment <= moment:
         return None
     if time.time() - copy.moment > SHARED and cache.add(f"{key}:drawn", True, SHARED):
-        request.draws = True  # type: ignore[attr-defined]  # those who ask meanwhile still get the copy
+        request.META[_DRAWS] = True  # those who ask meanwhile still get the copy
         return None
     headers = {**copy.headers, TAG: stamp(copy.tag, copy.moment)}
     if copy.tag and copy.tag == seen:

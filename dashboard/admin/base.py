@@ -190,12 +190,10 @@ def runs_named(text: str) -> list[uuid.UUID]:
         return list(runs.values_list("pk", flat=True)[:MAX_RUNS]) if text.strip() else []
 
 
-class OfRun(ReadOnlyAdmin):
-    """Rows that belong to a run: linked to its page, shown with its workflow and subject."""
+class NamesRun(ReadOnlyAdmin):
+    """Rows with a ``run_id``: found by the run or its subject, shown on its page."""
 
     large = True
-    ordering = ("-id",)
-    list_select_related: ClassVar[tuple[str, ...]] = ("run",)
 
     def dashboard(self, obj: Any) -> str:
         """The page of its run."""
@@ -209,6 +207,13 @@ class OfRun(ReadOnlyAdmin):
         if runs:
             return queryset.filter(run_id__in=runs), False
         return super().get_search_results(request, queryset, search_term)
+
+
+class OfRun(NamesRun):
+    """Rows that belong to a run: linked to its page, shown with its workflow and subject."""
+
+    ordering = ("-id",)
+    list_select_related: ClassVar[tuple[str, ...]] = ("run",)
 
     @admin.display(description="run", ordering="run_id")
     def run_page(self, obj: Any) -> str:

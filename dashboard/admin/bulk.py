@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from dashboard.admin.base import ReadOnlyAdmin, masked_column, run_link, runs_named, with_query
+from dashboard.admin.base import NamesRun, ReadOnlyAdmin, masked_column, run_link, with_query
 from dashboard.admin.filters import SubmittedFilter, word_filter
 from orchestrator.core.actor import ROLES
 from orchestrator.models import Alert, BulkItem, BulkOperation
 
 
 @admin.register(Alert)
-class AlertAdmin(ReadOnlyAdmin):
+class AlertAdmin(NamesRun):
     """Alerts sent and to be sent."""
 
-    large = True
     list_display = ("key", "kind", "created_at", "attempts", "sent_at", "next_at", masked_column("last_error"),
                     "run_page")  # fmt: skip
     list_filter = (word_filter("kind", ("failed", "deadline")), SubmittedFilter)
     search_fields = ("key__exact",)
     search_help_text = "Run id or key, written in full."
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Alert], search_term: str
-    ) -> tuple[QuerySet[Alert], bool]:
-        """Alerts of the run or the subject that is named, else by key."""
-        if runs := runs_named(search_term):
-            return queryset.filter(run_id__in=runs), False
-        return super().get_search_results(request, queryset, search_term)
-
-    def dashboard(self, obj: Alert) -> str:
-        """The run's page."""
-        return reverse("run", args=[obj.run_id])
 
     @admin.display(description="run")
     def run_page(self, obj: Alert) -> str:

@@ -16,28 +16,6 @@ from orchestrator.engine.clock import record_now
 from orchestrator.models import Definition
 
 
-class WorkflowFilter(admin.SimpleListFilter):
-    """By workflow, offered from the definitions: the column's own distinct values would be read from every row."""
-
-    title = "workflow"
-    parameter_name = "workflow"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The published workflows."""
-        names = Definition.objects.order_by("workflow").values_list("workflow", flat=True).distinct()
-        return [(name, name) for name in names]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows of the chosen one."""
-        return queryset.filter(**{self.parameter_name: self.value()}) if self.value() else queryset
-
-
-class RunWorkflowFilter(WorkflowFilter):
-    """The same for rows that belong to a run."""
-
-    parameter_name = "run__workflow"
-
-
 class WordFilter(admin.SimpleListFilter):
     """One of known words in a column: the column's own distinct values would be read from every row."""
 
@@ -51,6 +29,24 @@ class WordFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The rows with the chosen one."""
         return queryset.filter(**{self.parameter_name: self.value()}) if self.value() else queryset
+
+
+class WorkflowFilter(WordFilter):
+    """By workflow, offered from the definitions."""
+
+    title = "workflow"
+    parameter_name = "workflow"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The published workflows."""
+        names = Definition.objects.order_by("workflow").values_list("workflow", flat=True).distinct()
+        return [(name, name) for name in names]
+
+
+class RunWorkflowFilter(WorkflowFilter):
+    """The same for rows that belong to a run."""
+
+    parameter_name = "run__workflow"
 
 
 def word_filter(column: str, words: Iterable[str], title: str = "") -> type[WordFilter]:

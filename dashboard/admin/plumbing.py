@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from dashboard.admin.base import ReadOnlyAdmin, run_link, runs_named, with_query
+from dashboard.admin.base import NamesRun, ReadOnlyAdmin, run_link, with_query
 from dashboard.admin.filters import SubmittedFilter, word_filter
 from orchestrator.core.metric_names import (
     DUPLICATE_COMPLETIONS,
@@ -32,26 +32,13 @@ METRICS = (DUPLICATE_COMPLETIONS, RUN_DURATION_BUCKET, RUN_DURATION_SUM, RUNS_FA
 
 
 @admin.register(Outbox)
-class OutboxAdmin(ReadOnlyAdmin):
+class OutboxAdmin(NamesRun):
     """Tickets not yet handed to Redis."""
 
-    large = True
     list_display = ("id", "step", "queue", "tickets", "gated", "created_at", "run_page")
     list_filter = ("gated", SubmittedFilter)
     search_fields = ("queue__exact", "step__exact")
     search_help_text = "Run id, subject, queue or step, written in full."
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Outbox], search_term: str
-    ) -> tuple[QuerySet[Outbox], bool]:
-        """Tickets of the run or the subject that is named, else by queue and step."""
-        if runs := runs_named(search_term):
-            return queryset.filter(run_id__in=runs), False
-        return super().get_search_results(request, queryset, search_term)
-
-    def dashboard(self, obj: Outbox) -> str:
-        """The run's page."""
-        return reverse("run", args=[obj.run_id])
 
     @admin.display(description="run")
     def run_page(self, obj: Outbox) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.cache import caches
 from django.test import Client
 
 from orchestrator.core.ids import new_run_id
@@ -14,13 +13,6 @@ from orchestrator.models import Run
 from tests.harness.factory import definition
 
 SignIn = Callable[..., Client]
-
-
-@pytest.fixture(autouse=True)
-def _empty_cache() -> None:
-    """Samples and risks are kept for some seconds; no test shall see those of another."""
-    for cache in caches.all():
-        cache.clear()
 
 
 @pytest.fixture

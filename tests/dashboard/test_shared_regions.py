@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from django.contrib.auth.models import Group, User
 from django.core.cache import caches
 from django.test import Client
 
+from dashboard import shared_regions
 from dashboard.models import SavedView
+from dashboard.views import runs
 from tests.harness.factory import make
 
 ASKS = {"HX-Request": "true"}
@@ -120,11 +124,25 @@ def test_what_is_no_region_is_not_kept(readers, monkeypatch):
     assert viewer.get("/runs/", headers=ASKS).status_code == 200
 
 
-def test_copies_that_are_old_are_drawn_anew_by_one(readers, monkeypatch):
+def test_a_copy_that_is_old_is_drawn_anew_by_one(readers, monkeypatch, django_assert_num_queries):
+    """While the second draws it, the first and third still get the copy; after that they get the new one."""
     make("failed", subject="one")
-    first, second = readers("viewer", 2)
-    first.get("/runs/", headers=ASKS)
-    second.get("/runs/", headers=ASKS)
+    first, second, third = readers("viewer", 3)
+    for client in (first, second, third):
+        client.get("/runs/", headers=ASKS)
     make("failed", subject="two")
-    monkeypatch.setattr("dashboard.shared_regions.SHARED", -1.0)
+    meanwhile, listing = [], runs.listing
+
+    def draw(asked):
+        monkeypatch.setattr(runs, "listing", listing)
+        with django_assert_num_queries(0):
+            meanwhile.extend(client.get("/runs/", headers=ASKS) for client in (first, third))
+        return listing(asked)
+
+    monkeypatch.setattr(runs, "listing", draw)
+    now = time.time() + shared_regions.SHARED + 0.1
+    monkeypatch.setattr(shared_regions, "time", SimpleNamespace(time=lambda: now))
     assert b">two<" in second.get("/runs/", headers=ASKS).content
+    assert len(meanwhile) == 2 and all(b">one<" in a.content and b">two<" not in a.content for a in meanwhile)
+    with django_assert_num_queries(0):
+        assert b">two<" in third.get("/runs/", headers=ASKS).content

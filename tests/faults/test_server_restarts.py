@@ -64,6 +64,11 @@ class Site:
     def start(self, name: str, *words: str) -> Process:
         return Process(name, [sys.executable, MANAGE, *words], self.environment, self.folder / f"{name}.log")
 
+    def serve(self) -> list[Process]:
+        """A dispatcher, and a worker with three processes."""
+        worker = self.start("worker", "worker", "default", "--processes", "3")
+        return [self.start("dispatcher", "dispatcher"), worker]
+
     def rows(self, query: str) -> list[tuple]:
         with psycopg.connect(self.urls.database) as conn:
             return conn.execute(query).fetchall()
@@ -91,10 +96,7 @@ class Site:
 def test_servers_that_go_down_and_come_back(tmp_path: Path) -> None:
     with project_folder() as local:
         site = Site(local, tmp_path)
-        processes = [
-            site.start("dispatcher", "dispatcher"),
-            site.start("worker", "worker", "default", "--processes", "3"),
-        ]
+        processes = site.serve()
         with ending(processes):
             site.python("-c", _SUBMIT.format(runs=RUNS))
             faults = [lambda: site.postgres(signal.SIGQUIT), site.redis, lambda: site.postgres(signal.SIGINT)]
@@ -126,10 +128,7 @@ def test_a_slot_whose_holder_is_killed_as_the_database_restarts(tmp_path: Path) 
     """C54: its slot is free again, the others go through one by one, and none of them loses an attempt."""
     with project_folder() as local:
         site = Site(local, tmp_path)
-        processes = [
-            site.start("dispatcher", "dispatcher"),
-            site.start("worker", "worker", "default", "--processes", "3"),
-        ]
+        processes = site.serve()
         with ending(processes):
             site.python("-c", _ON_GPU.format(names=["holder"], do="hold1:x"))
             wait_until(lambda: site.ledger.of("a", ["start"]), 60, why=processes[1].log_tail)
